@@ -1,0 +1,60 @@
+# LiteMQ's tasks; `make` alone lists them.
+
+PYTHON ?= python3
+BIN := .venv/bin
+UV_COMPILE := $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header -p 3.11
+
+# Old Pythons must be able to parse it, hence one line of ancient syntax.
+NEED_PYTHON = $(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("litemq: error: Python 3.11 or newer is needed; try: make PYTHON=python3.11")'
+NEED_JAVA = command -v java >/dev/null && command -v mvn >/dev/null || { echo "make clients: needs Java and Maven (commands java and mvn), which are not here" >&2; exit 2; }
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check fmt ext lock crash fuzz bench clients docs clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-8s %s\n", $$1, $$2}' Makefile
+
+setup: ## create .venv with everything in it; quick when nothing changed
+	@$(NEED_PYTHON)
+	@$(PYTHON) scripts/setup.py
+
+demo: setup ## set up, then show the store surviving a kill -9
+	@$(BIN)/python -m litemq.demo
+
+test: setup ## set up, then run the unit tests and the quick crash tests
+	@$(BIN)/python -m pytest -m "not slow" --timeout=600 $(wildcard tests/unit tests/fuzz tests/crash)
+
+check: setup ## lint, format, types, import contracts, locks, leaked paths
+	@$(BIN)/python scripts/check.py
+
+fmt: setup ## format the code and mend what ruff can mend
+	@$(BIN)/ruff check --fix --quiet . || true
+	@$(BIN)/ruff format .
+
+ext: ## compile the kernels; an error when that fails
+	@$(NEED_PYTHON)
+	@LITEMQ_REQUIRE_EXT=1 $(PYTHON) scripts/setup.py
+
+lock: setup ## write requirements/*.lock anew from pyproject.toml
+	@$(UV_COMPILE) --upgrade --group dev pyproject.toml -o requirements/dev.lock
+	@$(UV_COMPILE) --upgrade --group bootstrap -o requirements/bootstrap.lock
+
+crash: setup ## long crash runs: kill -9 and power cuts, many seeds
+	@$(BIN)/python -m pytest -m crash --timeout=0 tests/crash
+
+fuzz: setup ## hostile bytes against every decoder, many seeds
+	@$(BIN)/python -m pytest --timeout=0 tests/fuzz
+
+bench: setup ## print the benchmarks
+	@$(BIN)/python -m benchmarks
+
+clients: setup ## drive official RocketMQ clients and brokers; needs Java and Maven
+	@$(NEED_JAVA)
+	@$(BIN)/python -m pytest -m clients --timeout=0 tests/clients
+
+docs: setup ## check the links of the documentation
+	@$(BIN)/python scripts/check.py docs
+
+clean: ## remove what builds and tests left, .venv too
+	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .coverage
+	find src tests benchmarks scripts \( -name '*.so' -o -name '__pycache__' -o -name '*.egg-info' \) -prune -exec rm -rf {} + 2>/dev/null || true

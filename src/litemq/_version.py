@@ -1,0 +1,3 @@
+"""The one home of LiteMQ's version."""
+
+VERSION = "0.1.0"

@@ -1,0 +1,118 @@
+"""The command ``litemq``.
+
+Exit status: 0 all well, 1 the work was done but something was found or lost, 2 wrong usage or input, 130 interrupted.
+With 2 there is one line on stderr, and never a traceback (``LITEMQ_DEBUG=1`` shows it).
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Final, NoReturn
+
+import click
+
+from litemq._version import VERSION
+from litemq.cli import output
+from litemq.cli.store import store
+from litemq.cli.version import version
+from litemq.errors import LiteMQError
+
+OK: Final = 0
+DAMAGE: Final = 1
+WRONG: Final = 2
+INTERRUPTED: Final = 130
+
+_ADVICE: Final = {
+    errno.EACCES: "check its permissions",
+    errno.EPERM: "check its permissions",
+    errno.EROFS: "make the file system writable, or work on a copy",
+    errno.ENOSPC: "free some room",
+    errno.EDQUOT: "free some room",
+    errno.EIO: "check the disk",
+    errno.EMFILE: "allow more open files: ulimit -n",
+}
+
+_SETTINGS: Final = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+
+
+@click.group(context_settings=_SETTINGS, invoke_without_command=True)
+@click.version_option(VERSION, message="litemq %(version)s")
+@click.pass_context
+def cli(context: click.Context) -> None:
+    """LiteMQ: a message queue on one log, readable by RocketMQ's clients and tools."""
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
+
+
+cli.add_command(store)
+cli.add_command(version)
+
+
+def main(argv: Sequence[str] | None = None) -> NoReturn:
+    """Run one command and end the process with its status."""
+    sys.exit(run(argv))
+
+
+def run(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its status; whatever goes wrong is one line on stderr."""
+    try:
+        status = cli.main(args=None if argv is None else list(argv), prog_name="litemq", standalone_mode=False)
+        output.flush()
+    except output.PipeClosed:
+        _forget_stdout()
+        return OK
+    except output.NotWritten as error:
+        _forget_stdout()
+        return _fail(str(error))
+    except (click.Abort, KeyboardInterrupt):
+        return INTERRUPTED
+    except click.ClickException as error:
+        return _fail(_usage_text(error))
+    except LiteMQError as error:
+        return _fail(str(error) + _advice(error.__cause__))
+    except OSError as error:
+        name = f"{error.filename}: " if error.filename is not None else ""
+        return _fail(f"{name}{error.strerror or error}{_advice(error)}")
+    except (MemoryError, RecursionError) as error:
+        return _fail(f"the input asks for too much ({type(error).__name__}); verify it with: litemq store verify PATH")
+    except Exception as error:  # noqa: BLE001 - a person must never see a traceback; LITEMQ_DEBUG=1 shows it
+        return _fail(f"unexpected {type(error).__name__}: {error}; LITEMQ_DEBUG=1 shows where, please report it")
+    return status if isinstance(status, int) else OK
+
+
+def _usage_text(error: click.ClickException) -> str:
+    text = " ".join(error.format_message().split("\n")).strip()
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    if context is not None:
+        text = f"{text.rstrip('.')}; see: {context.command_path} --help"
+    return text
+
+
+def _advice(error: BaseException | None) -> str:
+    """Return what to do about an error of the operating system, where that is always the same."""
+    advice = _ADVICE.get(error.errno or 0) if isinstance(error, OSError) else None
+    return f"; {advice}" if advice else ""
+
+
+def _fail(text: str) -> int:
+    if os.environ.get("LITEMQ_DEBUG", "") not in ("", "0"):
+        traceback.print_exc()
+    with suppress(output.PipeClosed, output.NotWritten):
+        output.fail(text)
+    return WRONG
+
+
+def _forget_stdout() -> None:
+    """Keep the interpreter from complaining, at its end, about what it can no longer write."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, sys.stdout.fileno())
+    except (OSError, ValueError):
+        return
+    finally:
+        os.close(nowhere)

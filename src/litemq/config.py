@@ -1,0 +1,125 @@
+"""Settings: one frozen struct per component, validated once, passed down in parts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from litemq.errors import BadStore
+
+FlushPolicy = Literal["async", "group", "sync"]
+WritableFormat = Literal["litemq", "rocketmq"]
+
+MIB = 1 << 20
+_MAX_INT = 0x7FFFFFFF
+"""RocketMQ counts and measures files in 32 bits."""
+
+_RANGES = {
+    "segment_bytes": (1024, _MAX_INT),
+    "queue_entries": (1, _MAX_INT),
+    "index_slots": (1, _MAX_INT),
+    "index_entries": (2, _MAX_INT),  # number 0 is never used
+    "flush_interval_ms": (1, _MAX_INT),
+    "flush_bytes": (1, 1 << 40),
+    "dirty_limit_bytes": (1, 1 << 40),
+    "flush_timeout_ms": (1, _MAX_INT),
+    "checkpoint_interval_ms": (1, _MAX_INT),
+    "checkpoint_bytes": (1, 1 << 40),
+    "progress_interval_ms": (1, _MAX_INT),
+    "progress_changes": (1, _MAX_INT),
+    "max_body_bytes": (1, _MAX_INT),
+    "retention_hours": (0, 1_000_000),
+    "delete_hour": (0, 23),
+    "disk_start_ratio": (0, 1),
+    "disk_force_ratio": (0, 1),
+    "disk_refuse_ratio": (0, 1),
+    "disk_free_floor": (0, 1 << 60),
+    "open_files": (1, 1_000_000),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreConfig:
+    """One store directory."""
+
+    format: WritableFormat | None = None
+    """Record format of a new store (default ``litemq``).  An existing store decides; a conflict is refused."""
+
+    segment_bytes: int | None = None
+    """Size of one commit-log file (default 1 GiB).  The files of an existing store decide."""
+
+    queue_entries: int | None = None
+    """Entries of one ConsumeQueue file (default 300 000).  The files of an existing store decide."""
+
+    index_slots: int | None = None
+    """Hash slots of one index file (default 5 000 000)."""
+
+    index_entries: int | None = None
+    """Entries of one index file (default 20 000 000)."""
+
+    flush: FlushPolicy = "async"
+    """``async``: a power cut may cost the last ``flush_interval_ms``; ``group``, ``sync``: nothing acknowledged."""
+
+    flush_interval_ms: int = 500
+    """The longest time that something dirty waits for its fdatasync when nobody asks for it."""
+
+    flush_bytes: int = 16 * MIB
+    """With ``async``: flush at once when this much is dirty."""
+
+    dirty_limit_bytes: int = 64 * MIB
+    """Above this much unflushed, an append waits: the kernel must never throttle it instead."""
+
+    flush_timeout_ms: int = 5_000
+    """A flush that takes longer is answered with ``FlushTimeout``."""
+
+    checkpoint_interval_ms: int = 10_000
+    """Derived files are written out and synced this often; recovery reads no more of the log than came since."""
+
+    checkpoint_bytes: int = 256 * MIB
+    """… or after this much was appended."""
+
+    progress_interval_ms: int = 1_000
+    """How often changed group progress becomes a record."""
+
+    progress_changes: int = 10_000
+    """… or after this many changes."""
+
+    max_body_bytes: int = 4 * MIB
+    """Largest body; the whole record may have 64 KiB more."""
+
+    retention_hours: float = 72.0
+    """A segment whose newest message is older goes at the next ``delete_hour``."""
+
+    delete_hour: int | None = 4
+    """Hour of the day (local time) at which expired segments go; None = at any hour."""
+
+    disk_start_ratio: float = 0.75
+    """Disk use above which expired segments go at any hour (all three ratios count only below ``disk_free_floor``)."""
+
+    disk_force_ratio: float = 0.85
+    """Disk use above which the oldest segments go even when not expired or held."""
+
+    disk_refuse_ratio: float = 0.90
+    """Disk use above which messages are refused."""
+
+    disk_free_floor: int = 10 << 30
+    """The ratios mean nothing while at least this much is free."""
+
+    open_files: int = 256
+    """Bound of the cache of open ConsumeQueue files."""
+
+    store_host: str = "127.0.0.1:10911"
+    """Address written into records; part of RocketMQ's offset message id."""
+
+    def __post_init__(self) -> None:
+        for name, (low, high) in _RANGES.items():
+            value = getattr(self, name)
+            if value is not None and not low <= value <= high:
+                raise BadStore(f"the setting {name} is {value}, it must be {low} to {high}")
+        if self.flush not in get_args(FlushPolicy):
+            raise BadStore(f"the setting flush is {self.flush!r}, it must be one of {', '.join(get_args(FlushPolicy))}")
+        if self.format is not None and self.format not in get_args(WritableFormat):
+            formats = ", ".join(get_args(WritableFormat))
+            raise BadStore(f"the setting format is {self.format!r}, it must be one of {formats}")
+        if not self.disk_start_ratio <= self.disk_force_ratio <= self.disk_refuse_ratio:
+            raise BadStore("the settings disk_start_ratio, disk_force_ratio and disk_refuse_ratio must not fall")

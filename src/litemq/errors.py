@@ -1,0 +1,125 @@
+"""Every error that LiteMQ raises on purpose, by who must act.
+
+LiteMQError
+├── InvalidRequest        the caller must change the request
+│   ├── RecordTooLarge        a record, its properties or its topic over the limit
+│   ├── TopicUnusable         a topic that cannot be a folder name
+│   ├── ReservedName          a reserved topic or property used by a client
+│   ├── UnknownTopic          no such topic or queue
+│   ├── StaleHandle           a position whose record is another one by now
+│   └── Closed                the store is closed
+├── Unavailable           try again, maybe elsewhere
+│   ├── StoreFull             the disk is (nearly) full: writes are refused, reads go on
+│   ├── StoreInUse            another process holds the store
+│   └── FlushTimeout          stored, but not yet known to be on disk
+└── StorageError          an operator must look
+    ├── TornRecord            the last write of a log is unfinished
+    ├── CorruptRecord         once complete, now damaged
+    ├── FlushFailed           a flush failed: what it lost is unknown, writes stop
+    ├── WriteFailed           a write failed: writes stop, reads go on
+    ├── ReadFailed            a read failed: this answer is not to be had, others may be
+    └── BadStore              a directory, file or setting that cannot be worked on
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class LiteMQError(Exception):
+    """Base of all errors raised on purpose; the text says what happened and what to do."""
+
+    appended: Sequence[object] = ()
+    """Raised by ``append_many``: the answers to the first messages of the call, which are in the log all the same."""
+
+
+class InvalidRequest(LiteMQError):
+    """The caller must change the request."""
+
+
+class Unavailable(LiteMQError):
+    """Try again, maybe elsewhere."""
+
+
+class StorageError(LiteMQError):
+    """An operator must look."""
+
+
+class RecordTooLarge(InvalidRequest):
+    """Something of a message is over its limit."""
+
+    def __init__(self, *, what: str, size: int, limit: int) -> None:
+        super().__init__(f"{what} has {size} bytes, at most {limit} fit")
+        self.what = what
+        self.size = size
+        self.limit = limit
+
+
+class TopicUnusable(InvalidRequest):
+    """A topic becomes a folder name; this one cannot."""
+
+    def __init__(self, topic: str, reason: str) -> None:
+        super().__init__(f"topic {topic!r} cannot be used: {reason}")
+        self.topic = topic
+        self.reason = reason
+
+
+class ReservedName(InvalidRequest):
+    """A name that LiteMQ keeps for itself."""
+
+
+class UnknownTopic(InvalidRequest):
+    """There is no such topic or queue."""
+
+
+class StaleHandle(InvalidRequest):
+    """The record at this position is not the one that the handle was made for."""
+
+
+class Closed(InvalidRequest):
+    """The store was closed before this call."""
+
+
+class StoreFull(Unavailable):
+    """The disk has no room: writes are refused, reads go on."""
+
+
+class StoreInUse(Unavailable):
+    """Another process holds the store's lock."""
+
+
+class FlushTimeout(Unavailable):
+    """The record is stored but was not flushed in time; it may or may not survive a power cut."""
+
+
+class DamagedRecord(StorageError):
+    """A record that cannot be sound; ``TornRecord`` or ``CorruptRecord``."""
+
+    def __init__(self, *, position: int, reason: str) -> None:
+        super().__init__(f"record at position {position}: {reason}")
+        self.position = position
+        self.reason = reason
+
+
+class TornRecord(DamagedRecord):
+    """The last write of a log is unfinished."""
+
+
+class CorruptRecord(DamagedRecord):
+    """A record that was complete once and is damaged now."""
+
+
+class FlushFailed(StorageError):
+    """A flush failed: what it lost is unknown, so the store takes no more writes until it is opened anew."""
+
+
+class WriteFailed(StorageError):
+    """A write failed: nothing of it is visible, and the store takes no more writes until it is opened anew."""
+
+
+class ReadFailed(StorageError):
+    """The disk did not give what was asked for; nothing changed."""
+
+
+class BadStore(StorageError):
+    """A path, file or setting that cannot be worked on; nothing was changed."""

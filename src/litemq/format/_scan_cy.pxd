@@ -1,0 +1,2 @@
+cdef int note_rocketmq_properties(
+    const unsigned char* p, Py_ssize_t at, Py_ssize_t end, long long* rows, Py_ssize_t o) except? -1

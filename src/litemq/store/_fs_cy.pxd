@@ -1,0 +1,2 @@
+cdef class Descriptor:
+    cdef public int fd

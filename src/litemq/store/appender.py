@@ -1,0 +1,126 @@
+"""Appending: messages → staged records → one write per segment → dispatcher.
+
+Nothing is visible before its bytes were written.  A message that cannot be stored raises before anything is
+written or any queue is made.  When a write fails, the error's ``appended`` lists the messages of the call that are
+in the log already (only a call that crossed into a new segment has any); the log takes no more writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from litemq.errors import InvalidRequest, LiteMQError
+from litemq.format import hosts
+from litemq.store._append_cy import Batch
+from litemq.store._tails_cy import QueueTail
+from litemq.store.commit_log import CommitLog, write_error
+from litemq.store.consume_queue import Queues
+from litemq.store.dispatcher import Dispatcher
+from litemq.store.queue_files import QueueFiles
+from litemq.types import Appended, Message
+
+_RECORD_OVERHEAD = 64 << 10
+"""What a record may have beside its body."""
+
+OpenQueues = Callable[[set[tuple[str, int]]], object]
+"""Makes (topic, queue id) known; raises before it makes any when one of them cannot be."""
+
+
+class Appender:
+    """The only writer of a log.  Called from one thread."""
+
+    def __init__(
+        self,
+        log: CommitLog,
+        dispatcher: Dispatcher,
+        *,
+        store_host: str,
+        max_body_bytes: int,
+        now_ms: Callable[[], int],
+        last_time: int,
+    ) -> None:
+        self._log = log
+        self._dispatcher = dispatcher
+        self._now_ms = now_ms
+        address = hosts.to_bytes(store_host) or bytes(8)
+        self.max_record = min(max_body_bytes + _RECORD_OVERHEAD, log.segments.last.size - 8)
+        """Size of the largest record that is taken."""
+        self._parameters = (log.format.code, store_host, address, self.max_record)
+        self._batch = Batch(*self._parameters)
+        self.last_time = last_time
+        """Store time of the newest record: the clock may step back, the log's times do not."""
+        self.messages = 0
+
+    def append(self, messages: list[Message], queues: Queues, open_queues: OpenQueues) -> list[Appended]:
+        """Append messages in order; return where each went.
+
+        Queues that are not in ``queues`` are asked of ``open_queues``, which puts them there or raises.
+        """
+        log = self._log
+        if log.failure is not None:
+            log.check_writable()
+        now = self._now_ms()
+        if now > self.last_time:
+            self.last_time = now
+        batch = self._batch
+        try:
+            answer = batch.append(messages, queues, log.tail, self._dispatcher.index.tail, self.last_time)
+        except OSError as error:
+            failure = write_error(error)
+            log.stop(failure)
+            raise failure from error
+        except UnicodeEncodeError as error:
+            raise _no_utf8(error) from error
+        if answer is None:
+            return self._append_slowly(messages, queues, open_queues)
+        if batch.needs_care:
+            try:
+                self._dispatcher.finish(batch)
+            finally:
+                batch.clear()
+        self.messages += len(answer)
+        return answer
+
+    def _append_slowly(self, messages: list[Message], queues: Queues, open_queues: OpenQueues) -> list[Appended]:
+        """Append messages of which some need a queue or a segment that is not open yet."""
+        self._check(messages)
+        missing = {(m.topic, m.queue_id) for m in messages if m.queue_id not in queues.get(m.topic, ())}
+        if missing:
+            open_queues(missing)
+        answer: list[Appended] = []
+        try:
+            while len(answer) < len(messages):
+                share = self._share(messages, len(answer), queues)
+                if share:
+                    answer += self.append(share, queues, open_queues)
+                else:
+                    self._log.roll()
+        except LiteMQError as error:
+            error.appended = answer
+            raise
+        return answer
+
+    def _check(self, messages: list[Message]) -> None:
+        """Raise what a message is refused for before any of them is in the log."""
+        stand_in = QueueTail("", 0, self._log.format.queue_entry_size, 0, QueueFiles(Path(), []))
+        anywhere: Queues = {}
+        for message in messages:
+            anywhere.setdefault(message.topic, {})[message.queue_id] = stand_in
+        try:
+            Batch(*self._parameters).stage(messages, 0, anywhere, 0, 1 << 62, 0)
+        except UnicodeEncodeError as error:
+            raise _no_utf8(error) from error
+
+    def _share(self, messages: list[Message], first: int, queues: Queues) -> list[Message]:
+        """Return the messages from ``first`` on that the last segment has room for."""
+        trial = Batch(*self._parameters)
+        try:
+            trial.stage(messages, first, queues, self._log.end, self._log.room, 0)
+            return messages[first : first + trial.count]
+        finally:
+            trial.clear()
+
+
+def _no_utf8(error: UnicodeEncodeError) -> InvalidRequest:
+    return InvalidRequest(f"a text of the message has no UTF-8 form: {error.reason}")

@@ -1,0 +1,448 @@
+"""ConsumeQueues: for each queue, fixed-width entries from queue offset to log position.
+
+``consumequeue/{topic}/{queue}/{20 digits}``: files of ``queue_entries`` entries each, named by their first byte.
+New entries wait in the queue's tail and are written out when there are enough of them or the store says so.
+Everything here can be deleted and is rebuilt from the log.  An entry whose size is 0x7FFFFFFF stands for a message
+that is not there: before the queue's start, or skipped because its record is damaged.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from litemq.errors import TopicUnusable
+from litemq.format.limits import is_folder_name
+from litemq.format.names import RESERVED_TOPIC_PREFIX
+from litemq.format.queue_entry import BEFORE_START_SIZE, LAYOUTS, QueueEntry
+from litemq.store._tails_cy import QueueTail
+from litemq.store.fs import File, FileSystem
+from litemq.store.queue_files import QueueFiles
+from litemq.types import TopicQueue
+
+Queues = dict[str, dict[int, QueueTail]]
+"""Topic → queue id → tail."""
+
+MAX_DIRTY = 4096
+"""Tails that may wait with entries in no file: it bounds their memory, and how long writing all of them takes."""
+
+_ZEROED_BYTES = 1 << 18
+"""Up to so much is zeroed where it stands."""
+
+
+class ConsumeQueues:
+    """All queues of a store.  Files are opened when needed and kept in a bounded cache."""
+
+    def __init__(self, fs: FileSystem, root: Path, format_name: str, entries_per_file: int, open_files: int) -> None:
+        self._fs = fs
+        self._root = root
+        self._layout = LAYOUTS[format_name]
+        self._stride = self._layout.size
+        self._file_bytes = entries_per_file * self._stride
+        self._per_file = entries_per_file
+        self._cache: OrderedDict[tuple[QueueFiles, int], File] = OrderedDict()
+        self._open_files = open_files
+        self.public: Queues = {}
+        """Loaded tails of topics that clients use."""
+        self.reserved: Queues = {}
+        """Loaded tails of LiteMQ's own topics."""
+        self.dirty: dict[QueueTail, None] = {}
+        """Tails that may have entries in no file yet, in the order in which they got them."""
+        self.writes = 0
+
+    # -- finding queues --------------------------------------------------------------------------
+
+    def all(self) -> list[TopicQueue]:
+        """Return every queue that has files or entries, sorted."""
+        found = {
+            TopicQueue(topic, int(queue))
+            for topic in self._fs.names(self._root)
+            for queue in self._names(self._root / topic)
+            if queue.isascii() and queue.isdigit()
+        }
+        for loaded in (self.public, self.reserved):
+            found |= {TopicQueue(topic, queue) for topic, queues in loaded.items() for queue in queues}
+        return sorted(found)
+
+    def queues_of(self, topic: str) -> list[int]:
+        """Return the queue ids of a topic that have files or entries."""
+        on_disk = {int(name) for name in self._names(self._root / topic) if name.isascii() and name.isdigit()}
+        return sorted(on_disk | self._loaded(topic).keys())
+
+    def _names(self, directory: Path) -> list[str]:
+        try:
+            return self._fs.names(directory)
+        except NotADirectoryError:  # a stranger's file among the queues
+            return []
+
+    def _loaded(self, topic: str) -> dict[int, QueueTail]:
+        home = self.reserved if topic.startswith(RESERVED_TOPIC_PREFIX) else self.public
+        return home.get(topic, {})
+
+    def find(self, topic: str, queue_id: int) -> QueueTail | None:
+        """Return the tail of a queue that exists, loading it when needed."""
+        tail = self._loaded(topic).get(queue_id)
+        if tail is None and is_folder_name(topic) is None:
+            directory = self._root / topic / str(queue_id)
+            starts = self._starts(directory)
+            if starts:
+                tail = self._load(topic, queue_id, QueueFiles(directory, starts))
+        return tail
+
+    def open(self, topic: str, queue_id: int, first_offset: int = 0) -> QueueTail:
+        """Return the tail of a queue; a new one starts at ``first_offset``."""
+        tail = self.find(topic, queue_id)
+        if tail is None:
+            reason = is_folder_name(topic)
+            if reason is not None:
+                raise TopicUnusable(topic, reason)
+            files = QueueFiles(self._root / topic / str(queue_id), [])
+            tail = QueueTail(topic, queue_id, self._stride, first_offset, files)
+            self._register(tail)
+        return tail
+
+    def _starts(self, directory: Path) -> list[int]:
+        return [int(name) for name in self._names(directory) if len(name) == 20 and name.isdigit()]
+
+    def _register(self, tail: QueueTail) -> None:
+        home = self.reserved if tail.topic.startswith(RESERVED_TOPIC_PREFIX) else self.public
+        home.setdefault(tail.topic, {})[tail.queue_id] = tail
+
+    def _load(self, topic: str, queue_id: int, files: QueueFiles) -> QueueTail:
+        tail = QueueTail(topic, queue_id, self._stride, 0, files)
+        next_offset = 0
+        for start in reversed(files.starts):
+            first = start // self._stride
+            used = self._search(files, first, self._data_end(files, start), lambda entry: not entry.is_written)
+            next_offset = used
+            if used > first:
+                break
+        tail.next_offset = next_offset
+        if next_offset > files.starts[0] // self._stride:
+            tail.last_position = self._stored(files, next_offset - 1).position
+        self._register(tail)
+        return tail
+
+    # -- entries ---------------------------------------------------------------------------------
+
+    def _stored(self, files: QueueFiles, offset: int) -> QueueEntry:
+        """Return the entry in the files; one that is not written where there is none."""
+        at = offset * self._stride
+        start = at - at % self._file_bytes
+        if start not in files.starts:
+            return QueueEntry(0, 0, 0)
+        data = self._file(files, start).read_at(self._stride, at - start)
+        if len(data) < self._stride:
+            return QueueEntry(0, 0, 0)
+        return self._layout.decode(data, 0)
+
+    def _data_end(self, files: QueueFiles, start: int) -> int:
+        """Return an offset of the file at ``start`` from which on nothing was ever written."""
+        ranges = self._file(files, start).data_ranges(0)
+        size = min(ranges[-1][1], self._file_bytes) if ranges else 0
+        return (start + size + self._stride - 1) // self._stride
+
+    def _search(self, files: QueueFiles, low: int, high: int, is_behind: Callable[[QueueEntry], bool]) -> int:
+        """Return the first stored offset of ``low`` to ``high`` for which ``is_behind`` (false, then true)."""
+        while low < high:
+            middle = (low + high) // 2
+            if is_behind(self._stored(files, middle)):
+                high = middle
+            else:
+                low = middle + 1
+        return low
+
+    def entries(self, tail: QueueTail, offset: int, count: int) -> bytes:
+        """Return up to ``count`` raw entries from ``offset`` on; fewer at the end of the queue or of a file."""
+        written = tail.next_offset - tail.used // self._stride
+        count = min(count, tail.next_offset - offset)
+        if count <= 0 or offset < 0:
+            return b""
+        if offset >= written:
+            at = (offset - written) * self._stride
+            return bytes(memoryview(tail.tail)[at : at + count * self._stride])
+        at = offset * self._stride
+        start = at - at % self._file_bytes
+        if start not in tail.files.starts:
+            return b""
+        size = min(min(count, written - offset) * self._stride, start + self._file_bytes - at)
+        return self._file(tail.files, start).read_at(size, at - start)
+
+    def entry(self, tail: QueueTail, offset: int) -> QueueEntry | None:
+        """Return one entry; None where the queue has none."""
+        data = self.entries(tail, offset, 1)
+        return self._layout.decode(data, 0) if data else None
+
+    def walk(self, tail: QueueTail, offset: int) -> Iterator[tuple[int, QueueEntry]]:
+        """Yield (offset, entry) from ``offset`` to the end."""
+        while data := self.entries(tail, offset, 1024):
+            for at in range(0, len(data), self._stride):
+                yield offset, self._layout.decode(data, at)
+                offset += 1
+
+    def first_offset(self, tail: QueueTail) -> int:
+        """Return the first offset that the files hold, present or not."""
+        if tail.files.starts:
+            return int(tail.files.starts[0]) // self._stride
+        return tail.next_offset - tail.used // self._stride
+
+    def offset_at(self, tail: QueueTail, is_behind: Callable[[QueueEntry], bool]) -> int:
+        """Return the first offset whose entry ``is_behind`` (false for older, true for newer ones), else the end."""
+        low, high = self.first_offset(tail), tail.next_offset
+        while low < high:
+            middle = (low + high) // 2
+            entry = self.entry(tail, middle)
+            if entry is None or is_behind(entry):
+                high = middle
+            else:
+                low = middle + 1
+        return low
+
+    def min_offset(self, tail: QueueTail, log_start: int) -> int:
+        """Return the first offset whose record is still in a log that starts at ``log_start``."""
+        files: QueueFiles = tail.files
+        if files.min_offset_start != log_start or files.min_offset < 0:
+            # A damaged record's entry counts, wherever it stands: a search by halves may meet it first.
+            files.min_offset = self.offset_at(
+                tail, lambda entry: entry.position >= log_start and not entry.is_before_start
+            )
+            files.min_offset_start = log_start
+        return files.min_offset
+
+    def end_offset(self, tail: QueueTail, end: int) -> int:
+        """Return the offset behind the last entry whose record lies before position ``end``."""
+        if tail.last_position < end:
+            return int(tail.next_offset)
+        return self.offset_at(tail, lambda entry: entry.position >= end)
+
+    # -- writing out -----------------------------------------------------------------------------
+
+    def note_dirty(self, tails: list[QueueTail]) -> None:
+        """Remember tails that hold entries in no file; the list is emptied."""
+        for tail in tails:
+            self.dirty[tail] = None
+        tails.clear()
+
+    def write_out(self, tail: QueueTail) -> None:
+        """Write the tail's entries into the queue's files; not synced."""
+        if not tail.used:
+            return
+        at = (tail.next_offset - tail.used // self._stride) * self._stride
+        data = memoryview(bytes(memoryview(tail.tail)[: tail.used]))
+        while data:
+            start = at - at % self._file_bytes
+            if start not in tail.files.starts:
+                self._make(tail.files, start, at)
+            size = min(len(data), start + self._file_bytes - at)
+            self._file(tail.files, start).write_at(data[:size], at - start)
+            self.writes += 1
+            data = data[size:]
+            at += size
+        tail.take()  # only now: a failed write leaves the entries where readers find them
+
+    def write_out_all(self) -> None:
+        """Write every dirty tail."""
+        self._write_out_oldest(len(self.dirty))
+
+    def write_out_most(self) -> None:
+        """Write the oldest dirty tails when there are too many."""
+        self._write_out_oldest(len(self.dirty) - MAX_DIRTY)
+
+    def _write_out_oldest(self, count: int) -> None:
+        for _ in range(count):
+            tail = next(iter(self.dirty))
+            self.write_out(tail)
+            del self.dirty[tail]
+
+    def _make(self, files: QueueFiles, start: int, first: int) -> None:
+        """Make the file at ``start`` whose first entry is at byte ``first``."""
+        self._fs.make_dirs(files.directory, sync=False)  # a checkpoint syncs all of it
+        path = files.path(start)
+        self._fs.remove(path)  # a real RocketMQ that is refused the lock has made queue files before it gives up
+        file = self._fs.create(path, self._file_bytes)
+        if first > start:
+            # Offsets that this queue never had here: RocketMQ wants the space before the first one filled.
+            missing = self._layout.encode(QueueEntry(0, BEFORE_START_SIZE, 0, 0))
+            file.write_at(missing * ((first - start) // self._stride), 0)
+        files.starts.append(start)
+        files.starts.sort()
+        self._keep(files, start, file)
+
+    # -- cutting ---------------------------------------------------------------------------------
+
+    def truncate(self, tail: QueueTail, next_offset: int) -> None:
+        """Forget every entry from ``next_offset`` on, in files too: bytes of the past must not come back."""
+        written = tail.next_offset - tail.used // self._stride
+        keep = max(0, next_offset - written)
+        entries = tail.take()[: keep * self._stride]
+        tail.next_offset = min(written, next_offset)
+        files: QueueFiles = tail.files
+        self._clear_from(files, next_offset)
+        for i in range(0, len(entries), self._stride):
+            entry = self._layout.decode(entries, i)
+            tail.add_entry(entry.position, entry.size, entry.tag_hash, entry.store_time or 0)
+        if tail.used:
+            self.dirty[tail] = None
+        last = self.entry(tail, tail.next_offset - 1) if tail.next_offset > self.first_offset(tail) else None
+        tail.last_position = last.position if last else -1
+        files.min_offset_start = -1
+
+    def _clear_from(self, files: QueueFiles, next_offset: int) -> None:
+        """Remove all entries from ``next_offset`` on from the files; the first file stays."""
+        at = next_offset * self._stride
+        for start in list(files.starts):
+            if start >= at and start != files.starts[0]:
+                self._drop(files, start)
+            elif start + self._file_bytes > at:
+                self._clear_rest(self._file(files, start), max(at - start, 0))
+
+    def _clear_rest(self, file: File, at: int) -> None:
+        ranges = [(max(first, at), last) for first, last in file.data_ranges(at)]
+        if sum(last - first for first, last in ranges) > _ZEROED_BYTES:
+            file.truncate(at)  # what is cut off need not become disk space; but it waits for pages on their way there
+            file.truncate(self._file_bytes)
+            return
+        for first, last in ranges:
+            if any(file.read_at(last - first, first)):
+                file.zero(first, last - first)
+
+    def cut_at(self, position: int, is_sound: Callable[[TopicQueue, int, QueueEntry], bool]) -> None:
+        """Drop the entries of every queue that point at or behind ``position``.
+
+        After an unclean stop anything may follow the entries that were synced: holes, half entries, stale ones.
+        So the boundary is searched again below a place that does not rise, and the last entry must be ``is_sound``.
+        """
+        for queue in self.all():
+            directory = self._root / queue.topic / str(queue.queue_id)
+            starts = self._starts(directory)
+            if not starts or is_folder_name(queue.topic) is not None:
+                continue
+            files = QueueFiles(directory, starts)
+            self._drop_leftovers(queue, files, position, is_sound)
+            end = self._sound_end(queue, files, position, is_sound)
+            tail = QueueTail(queue.topic, queue.queue_id, self._stride, end, files)
+            self._register(tail)
+            first = starts[0] // self._stride
+            last = self._stored(files, end - 1) if end > first else None
+            if last is None or (last.position == 0 and last.size == BEFORE_START_SIZE):
+                # Nothing of it was synced, not even what fills the space before its first entry: it starts anew.
+                self._drop_queue(tail)
+                continue
+            tail.last_position = last.position
+            self._clear_from(files, end)
+
+    def _sound_end(
+        self,
+        queue: TopicQueue,
+        files: QueueFiles,
+        position: int,
+        is_sound: Callable[[TopicQueue, int, QueueEntry], bool],
+    ) -> int:
+        """Return the offset behind the last entry that points before ``position`` and is sound."""
+
+        def is_behind(entry: QueueEntry) -> bool:
+            return not entry.is_written or entry.position >= position
+
+        low = files.starts[0] // self._stride
+        end = self._search(files, low, self._data_end(files, files.starts[-1]), is_behind)
+        while end > low:
+            last = self._stored(files, end - 1)
+            before = self._stored(files, end - 2) if end - 2 >= low else None
+            if before is not None and (is_behind(before) or before.position > last.position):
+                end = self._search(files, low, end - 1, is_behind)
+            elif last.size == BEFORE_START_SIZE or is_sound(queue, end - 1, last):
+                break
+            else:
+                end -= 1
+        return end
+
+    def _drop_leftovers(
+        self,
+        queue: TopicQueue,
+        files: QueueFiles,
+        position: int,
+        is_sound: Callable[[TopicQueue, int, QueueEntry], bool],
+    ) -> None:
+        """Remove files before a hole when what follows it was synced.
+
+        Retention removes files without syncing their directory, so a power cut may bring back an older one alone.
+        """
+        for number in range(len(files.starts) - 1, 0, -1):
+            start = files.starts[number]
+            if files.starts[number - 1] + self._file_bytes == start:
+                continue
+            first = start // self._stride
+            first = self._search(files, first, first + self._per_file, lambda entry: entry.size != BEFORE_START_SIZE)
+            entry = self._stored(files, first)
+            if entry.is_written and entry.position < position and is_sound(queue, first, entry):
+                for older in files.starts[:number]:
+                    self._drop(files, older)
+                return
+
+    def drop_below(self, tail: QueueTail, offset: int) -> int:
+        """Remove files whose entries are all below ``offset``, never the last one; return how many."""
+        files: QueueFiles = tail.files
+        dropped = 0
+        while len(files.starts) > 1 and files.starts[0] + self._file_bytes <= offset * self._stride:
+            self._drop(files, files.starts[0])
+            dropped += 1
+        if dropped:
+            files.min_offset_start = -1
+        return dropped
+
+    def trim(self, queue: TopicQueue, log_start: int) -> int:
+        """Remove a queue's files that lead only to what lies before ``log_start``; return how many."""
+        directory = self._root / queue.topic / str(queue.queue_id)
+        if queue.queue_id not in self._loaded(queue.topic) and len(self._starts(directory)) < 2:
+            return 0  # not worth loading: the last file never goes
+        tail = self.find(queue.topic, queue.queue_id)
+        return self.drop_below(tail, self.min_offset(tail, log_start)) if tail is not None else 0
+
+    def drop_topic(self, topic: str) -> None:
+        """Remove a topic's queues with their files."""
+        for queue_id in self.queues_of(topic):
+            self._drop_queue(self.open(topic, queue_id))
+        self._remove_empty(self._root / topic)
+        self.public.pop(topic, None)
+        self.reserved.pop(topic, None)
+
+    def _drop_queue(self, tail: QueueTail) -> None:
+        self._loaded(tail.topic).pop(tail.queue_id, None)  # first: where a file cannot be removed, it is loaded anew
+        tail.take()
+        for start in list(tail.files.starts):
+            self._drop(tail.files, start)
+        self._remove_empty(tail.files.directory)
+
+    def _remove_empty(self, directory: Path) -> None:
+        if self._fs.is_dir(directory) and not self._fs.names(directory):  # a stranger's file keeps its directory
+            self._fs.remove_dir(directory)
+
+    # -- files -----------------------------------------------------------------------------------
+
+    def _drop(self, files: QueueFiles, start: int) -> None:
+        file = self._cache.pop((files, start), None)
+        if file is not None:
+            file.close()
+        self._fs.remove(files.path(start))
+        files.starts.remove(start)
+
+    def _file(self, files: QueueFiles, start: int) -> File:
+        file = self._cache.get((files, start))
+        if file is None:
+            file = self._fs.open(files.path(start), write=True)
+            self._keep(files, start, file)
+        else:
+            self._cache.move_to_end((files, start))
+        return file
+
+    def _keep(self, files: QueueFiles, start: int, file: File) -> None:
+        self._cache[(files, start)] = file
+        if len(self._cache) > self._open_files:
+            _, oldest = self._cache.popitem(last=False)
+            oldest.close()
+
+    def close(self) -> None:
+        """Close all files; tails are not written by this."""
+        while self._cache:
+            self._cache.popitem()[1].close()

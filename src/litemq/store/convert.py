@@ -1,0 +1,197 @@
+"""Convert a log of any format to a complete store of any format; the same one gives a compacted copy.
+
+The log is copied as it is, record by record in order, changes of tables and records of deleted topics included;
+consume queues honour the deletions.  Positions are new, and whatever names one (``__ORIGIN``, snapshots, checkpoint)
+names the new one.  The store is built beside its place and renamed when it is complete and synced.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from litemq.clock import Clock, SystemClock
+from litemq.errors import BadStore, InvalidRequest
+from litemq.format.checkpoint import Checkpoint
+from litemq.format.record import FORMATS, TMQ, Format
+from litemq.store import checkpoint
+from litemq.store.convert_batch import BatchQueues
+from litemq.store.convert_config import Config, is_copied
+from litemq.store.convert_origin import Origins
+from litemq.store.convert_source import OnBatch, Source
+from litemq.store.convert_tally import Tally
+from litemq.store.convert_target import LogTarget, Target, TmqTarget
+from litemq.store.derived import Derived, Sizes
+from litemq.store.file_tree import built_aside, check_free
+from litemq.store.fs import FileSystem, OsFileSystem
+from litemq.store.layout import Paths
+from litemq.store.log_walk import Log, open_log
+from litemq.store.tables import Tables
+from litemq.types import Record
+
+MAX_LISTED: Final = 1000
+"""Rejected records that are named one by one; all are counted."""
+
+JsonValue = str | int | float | None | dict[str, int] | list[dict[str, str | int]]
+
+
+@dataclass(slots=True)
+class ConvertReport:
+    """What ``litemq store convert`` prints."""
+
+    source: str
+    destination: str
+    from_format: str | None
+    to_format: str
+    records: int = 0
+    """Of the destination, as ``bytes`` (their sizes) and ``segments``."""
+    bytes: int = 0
+    segments: int = 0
+    torn: int = 0
+    corrupt: int = 0
+    dropped: dict[str, int] = field(default_factory=dict)
+    rejected: list[tuple[int, str]] = field(default_factory=list)
+    """(position, reason) of the first records that the destination cannot hold."""
+    rejected_count: int = 0
+    seconds: float = 0.0
+
+    @property
+    def is_ok(self) -> bool:
+        """Whether every record of the source is in the destination."""
+        return not (self.torn or self.corrupt or self.rejected_count)
+
+    def to_json(self) -> dict[str, JsonValue]:
+        """Return the object that the CLI prints."""
+        return {
+            "source": self.source,
+            "destination": self.destination,
+            "from": self.from_format,
+            "to": self.to_format,
+            "records": self.records,
+            "bytes": self.bytes,
+            "segments": self.segments,
+            "torn": self.torn,
+            "corrupt": self.corrupt,
+            "dropped": self.dropped,
+            "rejected": [{"position": position, "reason": reason} for position, reason in self.rejected],
+            "rejected_count": self.rejected_count,
+            "seconds": self.seconds,
+        }
+
+
+def convert(
+    source: Path | str,
+    destination: Path | str,
+    *,
+    to: str,
+    from_format: str | None = None,
+    segment_size: int | None = None,
+    queue_entries: int | None = None,
+    index_slots: int | None = None,
+    index_entries: int | None = None,
+    fs: FileSystem | None = None,
+    clock: Clock | None = None,
+    on_batch: OnBatch | None = None,
+) -> ConvertReport:
+    """Write the records at ``source`` as a store of format ``to`` at ``destination``; durable on return.
+
+    Raises:
+        BadStore: the source cannot be read, the destination is in use, or a size is out of range; nothing changed.
+        OSError: the destination could not be written; nothing of it is left.
+    """
+    fs = fs or OsFileSystem()
+    clock = clock or SystemClock()
+    fmt = FORMATS.get(to)
+    if fmt is None:
+        raise BadStore(f"unknown format {to!r}; choose {', '.join(FORMATS)}")
+    defaults = Sizes()
+    sizes = Sizes(
+        defaults.segment_bytes if segment_size is None else segment_size,
+        defaults.queue_entries if queue_entries is None else queue_entries,
+        defaults.index_slots if index_slots is None else index_slots,
+        defaults.index_entries if index_entries is None else index_entries,
+    )
+    sizes.check()
+    log = open_log(source, from_format, fs)
+    place = Path(destination)
+    check_free(fs, place)
+    if log.files.kind != "file" and place.absolute().is_relative_to(log.path.absolute()):
+        raise BadStore(f"{place} lies in the source {log.path}; give a directory outside")
+    return _Conversion(log, place, fmt, sizes, clock).run(on_batch)
+
+
+class _Conversion:
+    def __init__(self, log: Log, place: Path, fmt: Format, sizes: Sizes, clock: Clock) -> None:
+        self._log = log
+        self._fs = log.fs
+        self._place = place
+        self._fmt = fmt
+        self._sizes = sizes
+        self._clock = clock
+        self._config = Config(log, fmt)
+        self._tally = Tally()
+        from_format = None if log.format is None else log.format.name
+        self._report = ConvertReport(str(log.path), str(place), from_format, fmt.name)
+
+    def run(self, on_batch: OnBatch | None) -> ConvertReport:
+        started = self._clock.monotonic_ms()
+        with built_aside(self._fs, self._place) as root:
+            if self._fmt is TMQ:
+                target = TmqTarget(self._fs, root, self._sizes, self._tally.compare)
+                self._copy(root, target, on_batch)
+                self._config.write(root, self._sizes, Tables(), 0, self._clock.now_ms())
+            else:
+                self._build_log(root, on_batch)
+        report = self._report
+        report.dropped = self._tally.dropped
+        report.seconds = (self._clock.monotonic_ms() - started) / 1000
+        return report
+
+    def _build_log(self, root: Path, on_batch: OnBatch | None) -> None:
+        topics = self._config.batch_topics
+        derived = Derived(self._fs, root, self._fmt, self._sizes, now_ms=self._clock.now_ms, batch_topics=topics)
+        batch_queues = BatchQueues(self._fs, root, topics, self._sizes.queue_entries) if topics else None
+        if batch_queues is not None:
+            queues = batch_queues
+            derived.on_change = lambda change, position: (
+                queues.drop(change.name, position) if change.op == "topic-deleted" else None
+            )
+        target = LogTarget(self._fs, root, self._fmt, self._sizes, derived, batch_queues, self._tally.compare)
+        self._copy(root, target, on_batch)
+        self._config.write(root, self._sizes, derived.tables, target.end, self._clock.now_ms())
+        # True once the destination has its name: everything is synced before.
+        time = target.newest_time
+        found = Checkpoint(time, time, time, flushed=target.end, derived=target.end, checked=True)
+        checkpoint.write(self._fs, Paths(root).checkpoint, found)
+
+    def _copy(self, root: Path, target: Target, on_batch: OnBatch | None) -> None:
+        source = Source(self._log, on_batch)
+        has_positions = is_copied(self._log.format, self._fmt)
+        origins = Origins(self._fs, root / "origins") if has_positions else None
+        try:
+            for record in source.records():
+                if origins is not None:
+                    origins.translate(record)
+                try:
+                    position = target.add(record)
+                except InvalidRequest as error:
+                    self._reject(record, str(error))
+                    continue
+                if origins is not None:
+                    origins.note(record, position)
+                self._config.note(record)
+            target.finish()
+        finally:
+            target.close()
+            if origins is not None:
+                origins.close()
+        report = self._report
+        report.records, report.bytes, report.segments = target.records, target.bytes, target.segments
+        report.torn, report.corrupt = source.torn, source.corrupt
+
+    def _reject(self, record: Record, reason: str) -> None:
+        self._report.rejected_count += 1
+        if len(self._report.rejected) < MAX_LISTED:
+            where = f"{record.segment}: " if self._log.files.is_tree else ""
+            self._report.rejected.append((record.position, where + reason))

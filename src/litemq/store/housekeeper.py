@@ -1,0 +1,118 @@
+"""Retention of an open store: looks at disk and segments, and removes what ``retention.plan`` lets go.
+
+Live state is carried first, and a segment goes only when a checkpoint covers what was carried: with a worker that
+is at a later ``remove``.  What a crash leaves: ``retention``.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+
+from litemq.clock import Clock
+from litemq.config import StoreConfig
+from litemq.store import retention, snapshot
+from litemq.store.checkpointer import Checkpointer
+from litemq.store.commit_log import reading_files
+from litemq.store.fs import FileSystem
+from litemq.store.opening import Parts
+from litemq.store.reader import Reader
+from litemq.store.retention import Hold, Plan, SegmentFacts
+from litemq.store.state_writer import StateWriter
+
+logger = logging.getLogger(__name__)
+
+
+class Housekeeper:
+    """Removes old segments; called by the store's owner."""
+
+    def __init__(
+        self,
+        parts: Parts,
+        config: StoreConfig,
+        fs: FileSystem,
+        clock: Clock,
+        reader: Reader,
+        state: StateWriter,
+        checkpointer: Checkpointer,
+    ) -> None:
+        self._parts = parts
+        self._log = parts.log
+        self._config = config
+        self._fs = fs
+        self._clock = clock
+        self._reader = reader
+        self._state = state
+        self._checkpointer = checkpointer
+        self._refuses = False
+        self.holds: dict[str, Hold] = {}
+        self.removal: tuple[int, int] | None = None
+        """Segments below the first position go when everything below the second is in a checkpoint."""
+        self.segments_removed = 0
+
+    def plan(self) -> Plan:
+        """Decide what goes, and whether messages are refused."""
+        self._log.check_writable()
+        with reading_files():
+            total, free = self._fs.disk(self._parts.paths.root)
+        decided = retention.plan(
+            self._facts(),
+            list(self.holds.values()),
+            self._config,
+            now_ms=self._clock.now_ms(),
+            total=total,
+            free=free,
+        )
+        if decided.refuse != self._refuses:
+            logger.warning("disk use: messages are %s", "refused" if decided.refuse else "taken again")
+        self._refuses = decided.refuse
+        if decided.overruled:
+            logger.warning("the disk is full: holds lose: names=%s", ", ".join(decided.overruled))
+        return decided
+
+    def _facts(self) -> list[SegmentFacts]:
+        """Return what one pass must know; a segment's times end where the next one's begin."""
+        answer = []
+        for segment, later in itertools.pairwise(list(self._log.segments)[: retention.MAX_SEGMENTS_PER_PASS + 1]):
+            first_time = self._reader.first_time(later)
+            if first_time is None:
+                break
+            answer.append(SegmentFacts(segment.start, segment.end, first_time))
+        return answer
+
+    def carry_out(self, decided: Plan) -> None:
+        """Carry what is live to the tail, and remove the segments as soon as it is on disk."""
+        start = decided.start
+        if start is None:
+            return
+        end = self._log.end
+        self._state.carry_below(start)
+        if self._log.end - end >= start - self._log.start:
+            logger.warning("retention frees nothing: carried=%d freed=%d", self._log.end - end, start - self._log.start)
+        self.removal = start, self._log.end
+        self.remove()
+
+    def remove(self) -> None:
+        """Remove what a plan lets go once what was carried is on disk: it must be before its first home goes."""
+        if self.removal is None:
+            return
+        start, carried_end = self.removal
+        if self._checkpointer.covered < carried_end:
+            self._checkpointer.begin()
+        if self._checkpointer.covered < carried_end:
+            return
+        self.removal = None
+        parts, log = self._parts, self._log
+        with log.changing_files():
+            # Read instead of a damaged snapshot, an older one would bring back what was deleted since: the log that
+            # is left does not say so any more.
+            snapshot.drop_backups(self._fs, (parts.paths.topics, parts.paths.groups, parts.paths.progress))
+            while log.start < start:
+                segment = log.segments.drop_first()
+                self.segments_removed += 1
+                logger.info("segment removed: start=%d", segment.start)
+                log.segments.sync_names()  # one after the other: a power cut must not leave a hole
+            parts.tables.deletions.forget_below(log.start)
+            parts.index.drop_below(log.start)
+            for queue in parts.queues.all():
+                parts.queues.trim(queue, log.start)

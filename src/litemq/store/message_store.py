@@ -1,0 +1,361 @@
+"""The store of one broker: the face of this layer.
+
+One thread owns a ``MessageStore`` and calls it; only flushing, the sync half of a checkpoint and the preparation of
+the next segment run in threads of their own (``background=False``: everything runs in the caller, for tools and
+tests).  ``append`` makes a message visible under ``readable_end``'s rule; ``wait_durable`` makes it survive a power
+cut.  The owner calls ``tick`` every second or more often.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import TracebackType
+
+from litemq.clock import Clock, SystemClock
+from litemq.config import StoreConfig
+from litemq.errors import Closed, LiteMQError, StoreFull
+from litemq.format.config_json import JsonObject
+from litemq.store import retention
+from litemq.store.appender import Appender
+from litemq.store.changes import Change
+from litemq.store.checkpointer import Checkpointer
+from litemq.store.commit_log import reading_files, write_error
+from litemq.store.flush import Flusher
+from litemq.store.fs import FileSystem, OsFileSystem
+from litemq.store.housekeeper import Housekeeper
+from litemq.store.opening import open_parts
+from litemq.store.reader import Reader, Slice
+from litemq.store.recovery import Recovered
+from litemq.store.retention import Hold
+from litemq.store.state_writer import StateWriter
+from litemq.types import Appended, Message, Record, TopicQueue
+
+_RETENTION_INTERVAL_MS = 10_000
+_NEVER = 1 << 62
+
+
+class MessageStore:
+    """An open store directory."""
+
+    def __init__(self, root: Path, config: StoreConfig, fs: FileSystem, clock: Clock, *, background: bool) -> None:
+        parts = open_parts(root, config, fs, clock)
+        self._fs = fs
+        self._clock = clock
+        self._config = config
+        self._parts = parts
+        self._log = parts.log
+        self._queues = parts.queues
+        self._index = parts.index
+        self._public = parts.queues.public
+        self._dispatcher = parts.dispatcher
+        self.tables = parts.tables
+        self.progress = parts.progress
+        self.recovered: Recovered = parts.recovered
+        """What opening found and mended."""
+        self.was_clean = parts.was_clean
+        self._appender = Appender(
+            parts.log,
+            parts.dispatcher,
+            store_host=config.store_host,
+            max_body_bytes=config.max_body_bytes,
+            now_ms=clock.now_ms,
+            last_time=parts.recovered.last_time,
+        )
+        self._flusher = Flusher(parts.log, config, flushed=parts.flushed, note=parts.mark.note_flushed)
+        self._dispatcher.on_error = lambda error: self._log.stop(write_error(error))
+        self._reader = Reader(parts.log, parts.queues, parts.index, parts.tables, lambda: self.readable_end)
+        self._state = StateWriter(parts, self._appender, self._flusher, clock)
+        self._opener = self._state.open_queues  # bound once: the hot path makes no new objects
+        self._checkpointer = Checkpointer(parts, config, fs, clock, self._flusher, lambda: self._appender.last_time)
+        self._housekeeper = Housekeeper(parts, config, fs, clock, self._reader, self._state, self._checkpointer)
+        self._is_open = True
+        self._refuses = False
+        now = clock.monotonic_ms()
+        self._progress_at = now + config.progress_interval_ms
+        self._retention_at = now + _RETENTION_INTERVAL_MS
+        self._worker: ThreadPoolExecutor | None = None
+        self._kick_at = _NEVER
+        try:
+            self._state.adopt()
+            self._flusher.flush()
+            if parts.is_foreign or parts.has_foreign_progress:
+                self.checkpoint()  # at once: a foreign table is the truth as of now, whatever is recorded after it
+        except BaseException:
+            self.abandon()
+            raise
+        if background:
+            self._worker = self._checkpointer.worker = ThreadPoolExecutor(1, thread_name_prefix="litemq-store")
+            self._flusher.start()
+        self._set_kick()
+
+    @classmethod
+    def open(
+        cls,
+        path: str | Path,
+        config: StoreConfig | None = None,
+        *,
+        fs: FileSystem | None = None,
+        clock: Clock | None = None,
+        background: bool = True,
+    ) -> MessageStore:
+        """Open the store at ``path``; a new one is made where there is nothing.
+
+        Raises:
+            StoreInUse: another process has it open.
+            BadStore: the path is no store, or the configuration disagrees with it.
+        """
+        return cls(
+            Path(path), config or StoreConfig(), fs or OsFileSystem(), clock or SystemClock(), background=background
+        )
+
+    def __enter__(self) -> MessageStore:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # -- ends of the log -------------------------------------------------------------------------
+
+    @property
+    def format(self) -> str:
+        """Return the name of the record format."""
+        return self._log.format.name
+
+    @property
+    def start(self) -> int:
+        """Return the position of the oldest byte."""
+        return self._log.start
+
+    @property
+    def appended_end(self) -> int:
+        """Return the position behind the newest record."""
+        return self._log.end
+
+    @property
+    def flushed_end(self) -> int:
+        """Return the position up to which the log survives a power cut."""
+        return min(self._flusher.flushed, self._log.end)
+
+    @property
+    def readable_end(self) -> int:
+        """Return the position up to which readers see the log: appended (``async``) or flushed."""
+        return self._log.end if self._config.flush == "async" else self.flushed_end
+
+    @property
+    def failure(self) -> LiteMQError | None:
+        """Return why the store takes no more writes; None while it does."""
+        return self._log.failure
+
+    # -- append ----------------------------------------------------------------------------------
+
+    def append(self, message: Message) -> Appended:
+        """Append one message.  Visible by the rule of ``readable_end``; durable after ``wait_durable``."""
+        if self._refuses:
+            self._refuse()
+        answer = self._appender.append([message], self._public, self._opener)
+        if self._log.tail.end >= self._kick_at:
+            self._kick()
+        return answer[0]
+
+    def append_many(self, messages: list[Message]) -> list[Appended]:
+        """Append messages with one write; all or, after an error, what its ``appended`` lists.
+
+        Raises:
+            InvalidRequest: a message cannot be stored as it is; none of them was.
+            StoreFull: the disk is too full for messages, or a write found it so.
+            StorageError: a write or a flush failed; the store must be opened anew.
+        """
+        if self._refuses:
+            self._refuse()
+        answer = self._appender.append(messages, self._public, self._opener)
+        if self._log.tail.end >= self._kick_at:
+            self._kick()
+        return answer
+
+    def _refuse(self) -> None:
+        if not self._is_open:
+            raise Closed("the store is closed")
+        used = self._config.disk_refuse_ratio * 100
+        raise StoreFull(f"the disk is over {used:.0f} % full: messages are refused until there is room")
+
+    def wait_durable(self, end: int) -> None:
+        """Return when the log is as durable up to ``end`` as the policy asks: at once with ``async``.
+
+        Raises:
+            FlushTimeout: it took too long; the messages are stored, and may yet be flushed.
+            FlushFailed: what was not flushed before may be lost.
+        """
+        self._reader.check_open()
+        if self._config.flush != "async":
+            self._flusher.wait(end)
+
+    def flush(self) -> int:
+        """Make everything appended so far survive a power cut; return the flushed end."""
+        self._reader.check_open()
+        return self._flusher.flush()
+
+    def _kick(self) -> None:
+        """Called when enough was appended: ask for a flush, wait for it above the dirty limit, make the next file."""
+        self._flusher.kick()
+        if self._log.end - self._flusher.flushed > self._config.dirty_limit_bytes:
+            self._flusher.wait(self._log.end - self._config.dirty_limit_bytes // 2)
+        if self._worker is not None and self._log.room < self._parts.layout.segment_bytes // 2:
+            self._worker.submit(self._log.segments.prepare, self._log.segments.last.end)
+        self._set_kick()
+
+    def _set_kick(self) -> None:
+        self._kick_at = self._log.end + self._config.flush_bytes
+
+    # -- tables and progress ---------------------------------------------------------------------
+
+    def apply(self, change: Change, *, origin: int | None = None) -> Appended:
+        """Change a table: first a record in the log, then the table."""
+        return self._state.apply(change, origin=origin)
+
+    def put_topic(self, topic: str, config: JsonObject | None = None) -> Appended:
+        """Create or alter a topic; ``config`` is RocketMQ's object, what it leaves out gets a default."""
+        return self._state.put_topic(topic, config)
+
+    def delete_topic(self, topic: str) -> Appended:
+        """Delete a topic; created again, its queues go on with their next offsets."""
+        return self._state.delete_topic(topic)
+
+    def purge(self, topic: str, min_offsets: dict[int, int]) -> Appended:
+        """Raise the min offsets of a topic's queues: what is older is gone for readers, what is to come is not."""
+        return self._state.purge(topic, min_offsets)
+
+    def put_group(self, group: str, config: JsonObject | None = None) -> Appended:
+        """Create or alter a consumer group."""
+        return self._state.apply(Change("group", group, {**(config or {}), "groupName": group}))
+
+    def delete_group(self, group: str) -> Appended:
+        """Delete a consumer group and its progress."""
+        return self._state.apply(Change("group-deleted", group))
+
+    # -- read ------------------------------------------------------------------------------------
+
+    @property
+    def reader(self) -> Reader:
+        """Return the way to look into the store."""
+        return self._reader
+
+    def read(self, topic: str, queue_id: int, offset: int, *, max_count: int = 32, max_bytes: int = 1 << 20) -> Slice:
+        """Return messages of a queue as log bytes; see ``Reader.read``."""
+        return self._reader.read(topic, queue_id, offset, max_count=max_count, max_bytes=max_bytes)
+
+    def records(self, topic: str, queue_id: int, offset: int, *, max_count: int = 32) -> list[Record]:
+        """Return messages of a queue, decoded."""
+        end = min(offset + max_count, self._reader.max_offset(topic, queue_id))
+        found = (self._reader.message_at(topic, queue_id, at) for at in range(offset, end))
+        return [record for record in found if record is not None]
+
+    def queues(self) -> list[TopicQueue]:
+        """Return every queue, LiteMQ's own included."""
+        self._reader.check_open()
+        with reading_files():
+            return self._queues.all()
+
+    # -- housekeeping ----------------------------------------------------------------------------
+
+    def hold(self, name: str, position: int, *, until_ms: int) -> None:
+        """Keep everything from ``position`` on until ``until_ms``; the same name again moves the hold."""
+        self._housekeeper.holds[name] = Hold(name, position, until_ms)
+
+    def release(self, name: str) -> None:
+        """Give a hold back."""
+        self._housekeeper.holds.pop(name, None)
+
+    def tick(self) -> None:
+        """Do what is due: progress records, checkpoint, retention."""
+        if self._log.failure is not None:
+            return
+        now = self._clock.monotonic_ms()
+        if self.progress.unsaved and (
+            now >= self._progress_at or self.progress.unsaved >= self._config.progress_changes
+        ):
+            self._progress_at = now + self._config.progress_interval_ms
+            self._state.save_progress()
+        if self._checkpointer.is_due(now):
+            self._checkpointer.begin()
+        self._housekeeper.remove()  # what an earlier pass decided
+        if now >= self._retention_at:
+            self._retention_at = now + _RETENTION_INTERVAL_MS
+            self.retain()
+
+    def checkpoint(self, *, wait: bool = True) -> None:
+        """Write out and sync everything derived, so that a recovery starts here.
+
+        With a background thread only the writing happens here; ``wait=False`` leaves the syncs to the thread.
+        """
+        self._checkpointer.run(wait=wait)
+
+    def retain(self) -> retention.Plan:
+        """Remove segments that may go; refuse messages while the disk is too full.
+
+        With a background thread they go at a later ``tick``, when what was carried is on disk.
+        """
+        decided = self._housekeeper.plan()
+        self._refuses = decided.refuse
+        self._housekeeper.carry_out(decided)
+        return decided
+
+    def counters(self) -> dict[str, int]:
+        """Return what happened since the store was opened."""
+        return {
+            "messages": self._appender.messages,
+            "log_writes": self._log.writes,
+            "log_rolls": self._log.rolls,
+            "log_start": self._log.start,
+            "log_end": self._log.end,
+            "flushed_end": self.flushed_end,
+            "flushes": self._flusher.flushes,
+            "checkpoints": self._checkpointer.count,
+            "segments": len(self._log.segments),
+            "segments_removed": self._housekeeper.segments_removed,
+            "queue_writes": self._queues.writes,
+            "dirty_queues": len(self._queues.dirty),
+            "index_rolls": self._index.rolls,
+            "index_entries": self._index.tail.count - 1,
+            "offset_gaps": self._dispatcher.gaps,
+            "unplaced_records": self._dispatcher.unplaced,
+            "cold_reads": self._reader.cold_reads,
+            "progress_unsaved": self.progress.unsaved,
+            "holds": len(self._housekeeper.holds),
+            "recovered_records": self.recovered.records,
+            "damaged_records": len(self.recovered.damaged),
+        }
+
+    # -- closing ---------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Stop cleanly: everything on disk, the mark removed.  After a failure it only lets go of the files."""
+        if not self._is_open:
+            return
+        try:
+            if self._log.failure is None:
+                self._state.save_progress()
+                self.tables.changed = self.progress.changed = True
+                self.checkpoint()
+                with self._log.changing_files():
+                    self._parts.mark.remove()
+        finally:
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Let go of the store as it is, as a crash would: nothing is flushed, the next start is an unclean one."""
+        self._is_open = False
+        self._refuses = True
+        self._reader.close()
+        self._flusher.stop()
+        if self._worker is not None:
+            self._worker.shutdown()
+            self._worker = self._checkpointer.worker = None
+        self._log.stop(Closed("the store is closed"))
+        self._queues.close()
+        self._index.close()
+        self._log.segments.close()
+        self._parts.mark.close()
+        self._parts.lock.release()

@@ -1,0 +1,277 @@
+"""Write the consume queues and the key index of a store anew, from its log alone.
+
+Deletions and min offsets in the log are honoured as a live store honours them.  A queue that has no record in the log
+any more keeps its next offset: the log does not say it, and consumers stand on it.  ``batchconsumequeue/`` is left
+alone.  New files are built aside and swapped in at the end (``offline``).
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Final, Literal
+
+from litemq.clock import Clock, SystemClock
+from litemq.format import index_file, rows
+from litemq.format.record import FORMATS, LITEMQ, TMQ, Format
+from litemq.store import _queue_check_cy as kernel
+from litemq.store import snapshot
+from litemq.store.consume_queue import ConsumeQueues
+from litemq.store.convert_source import OnBatch
+from litemq.store.derived import INDEX, QUEUES, Derived, Sizes
+from litemq.store.fs import FileSystem, OsFileSystem
+from litemq.store.layout import Paths
+from litemq.store.log_walk import Log, open_log
+from litemq.store.offline import BUILD, Swap, cleared_build, held, open_store
+from litemq.store.queue_types import batch_topics, queue_folders
+from litemq.store.rebuild_tmq import rebuild_tmq
+from litemq.store.segment_walk import Damage
+from litemq.store.verify_queues import ALL, BLOCKS, NO_DEAD, entry_files, read_entries
+
+Part = Literal["consumequeue", "index"]
+
+_LOOKED_AT: Final = 1000
+"""Queue files that are looked at to learn their size."""
+_FIRST_STARTS: Final = array("q", [0])
+
+
+@dataclass(frozen=True, slots=True)
+class RebuildReport:
+    """What ``litemq store rebuild`` prints."""
+
+    records: int = 0
+    queues: int = 0
+    queue_entries: int = 0
+    index_files: int = 0
+    index_entries: int = 0
+
+    @property
+    def is_ok(self) -> bool:
+        return True
+
+    def to_json(self) -> dict[str, int]:
+        """Return the object that the CLI prints."""
+        return asdict(self)
+
+
+def rebuild(
+    path: Path | str,
+    *,
+    only: Part | None = None,
+    queue_entries: int | None = None,
+    index_slots: int | None = None,
+    index_entries: int | None = None,
+    fs: FileSystem | None = None,
+    clock: Clock | None = None,
+    on_batch: OnBatch | None = None,
+) -> RebuildReport:
+    """Write the derived files of the store at ``path`` anew; durable on return.
+
+    Raises:
+        BadStore: it is no store directory, or a size is out of range; nothing changed.
+        StoreInUse: another process has it open.
+    """
+    fs = fs or OsFileSystem()
+    clock = clock or SystemClock()
+    log, store = open_store(path, fs)
+    if log.format is TMQ or log.files.is_tree:
+        records, entries = rebuild_tmq(log, on_batch) if only != INDEX else (0, 0)
+        return RebuildReport(records, len(log.files.streams), entries)
+    sizes = found_sizes(log, store)
+    wanted = Sizes(  # what is not rebuilt keeps its own
+        sizes.segment_bytes,
+        sizes.queue_entries if queue_entries is None or only == INDEX else queue_entries,
+        sizes.index_slots if index_slots is None or only == QUEUES else index_slots,
+        sizes.index_entries if index_entries is None or only == QUEUES else index_entries,
+    )
+    wanted.check()
+    with held(fs, store), cleared_build(fs, store):
+        log = open_log(path, fs=fs, live=False)
+        built = Rebuild(log, store, wanted, clock.now_ms, with_queues=only != INDEX, with_index=only != QUEUES)
+        built.run(on_batch)
+        if only != INDEX:
+            built.keep_offsets(sizes.queue_entries)
+        swap = Swap(fs, store, first_position=log.first_position, end=built.end, newest_time=built.newest_time)
+        swap.begin()
+        parts = [only] if only else [QUEUES, INDEX]
+        for part in parts:
+            swap.put_away(part)
+        fs.sync_all(store)  # before other sizes are stated: no old file may be read by them
+        _state_sizes(fs, store, wanted)
+        for part in parts:
+            swap.put_in(part)
+        swap.finish(is_complete=only is None, keep_abort=True)
+        queues, entries = _count(log, log.first_position) if only != INDEX else (0, 0)
+    return RebuildReport(built.records, queues, entries, built.index_files, built.index_entries)
+
+
+class Rebuild:
+    """Builds derived files of a held store below ``rebuild.tmp/``."""
+
+    def __init__(
+        self,
+        log: Log,
+        store: Path,
+        sizes: Sizes,
+        now_ms: Callable[[], int],
+        *,
+        with_queues: bool,
+        with_index: bool,
+        wants_queue: Callable[[str, int], bool] = lambda _topic, _queue: True,
+    ) -> None:
+        self.records = 0
+        self.index_files = 0
+        self.index_entries = 0
+        self.end = 0
+        """Position behind the last sound record."""
+        self.newest_time = 0
+        self._log = log
+        self._store = store
+        self._format = format_of(log, store)
+        self._with_index = with_index
+        self._wants_queue = wants_queue
+        self._batch_topics = batch_topics(log)
+        self._derived = Derived(
+            log.fs,
+            store / BUILD,
+            self._format,
+            sizes,
+            now_ms=now_ms,
+            batch_topics=self._batch_topics,
+            wants_queue=wants_queue if with_queues else lambda _topic, _queue: False,
+            with_index=with_index,
+        )
+
+    def run(self, on_batch: OnBatch | None) -> None:
+        """Feed the whole log; ``keep_offsets`` may follow, and ``close`` is done."""
+        damage: list[Damage] = []
+        torn: list[int] = []
+
+        def note(found: Damage) -> None:
+            damage[:] = [found]
+            if found.kind == "torn":
+                torn.append(found.position)
+
+        try:
+            for batch in self._log.batches(on_damage=note):
+                self._derived.feed(batch.view, batch.table, batch.count, damage[0].position if damage else -1)
+                self.records += batch.count
+                times = batch.table[rows.STORE_TIME : batch.count * rows.WIDTH : rows.WIDTH]
+                self.newest_time = max(self.newest_time, *times)
+                if on_batch is not None:
+                    on_batch(self._log, batch)
+            self._derived.finish()
+        finally:
+            self._derived.close()
+        self.end = min(torn, default=self._log.end_position)
+        if self._with_index:
+            self.index_files, self.index_entries = self._derived.index_files, self._derived.index_entries
+
+    def keep_offsets(self, entries_per_file: int) -> None:
+        """Let queues whose records are all gone from the log go on with their next offset."""
+        fs, first_position = self._log.fs, self._log.first_position
+        if first_position == 0:
+            return
+        old = ConsumeQueues(fs, self._store / QUEUES, self._format.name, entries_per_file, 1)
+        try:
+            for topic, queue_id, _ in queue_folders(self._store / QUEUES, fs):
+                if topic in self._batch_topics or not self._wants_queue(topic, queue_id):
+                    continue
+                tail = old.find(topic, queue_id)
+                if tail is not None:
+                    below = old.offset_at(tail, lambda entry: entry.position >= first_position)
+                    self._derived.keep_offset(topic, queue_id, below)
+        finally:
+            old.close()
+            self._derived.close()
+
+
+def format_of(log: Log, store: Path) -> Format:
+    """Return the format of a store, also of one whose log is still empty."""
+    if log.format is not None:
+        return log.format
+    stated = (snapshot.read(log.fs, Paths(store).store_json) or {}).get("format")
+    return FORMATS.get(str(stated), LITEMQ)
+
+
+# -- sizes ---------------------------------------------------------------------------------------
+
+
+def found_sizes(log: Log, store: Path) -> Sizes:
+    """Return the sizes of the derived files that are there, else those that ``store.json`` states, else ours."""
+    stated = snapshot.read(log.fs, Paths(store).store_json) or {}
+    defaults = Sizes()
+
+    def pick(name: str, found: int | None) -> int:
+        other = stated.get(name)
+        return found or (other if isinstance(other, int) and other > 0 else getattr(defaults, name))
+
+    slots, entries = _index_sizes(log.fs, store / INDEX)
+    return Sizes(
+        defaults.segment_bytes,
+        pick("queue_entries", _queue_entries(log.fs, store / QUEUES, format_of(log, store).queue_entry_size)),
+        pick("index_slots", slots),
+        pick("index_entries", entries),
+    )
+
+
+def _queue_entries(fs: FileSystem, root: Path, entry_size: int) -> int | None:
+    """Return how many entries most of the queue files have; one that is cut must not decide."""
+    paths = (folder / name for _, _, folder in queue_folders(root, fs) for name in fs.names(folder))
+    sizes: Counter[int] = Counter()
+    for path in islice(paths, _LOOKED_AT):
+        file = fs.open(path)
+        sizes[file.size()] += 1
+        file.close()
+    fitting = [size for size, _ in sizes.most_common() if size and size % entry_size == 0]
+    return fitting[0] // entry_size if fitting else None
+
+
+def _index_sizes(fs: FileSystem, folder: Path) -> tuple[int | None, int | None]:
+    for name in fs.names(folder):
+        if not name.isdigit() or fs.is_dir(folder / name):
+            continue
+        file = fs.open(folder / name)
+        try:
+            size = file.size()
+            if size < index_file.HEADER_SIZE:
+                continue
+            header = index_file.decode_header(file.read_at(index_file.HEADER_SIZE, 0))
+            slots = index_file.slot_count(size, header, file.read_at)
+        finally:
+            file.close()
+        if slots:
+            return slots, index_file.entry_count(size, slots)
+    return None, None
+
+
+def _state_sizes(fs: FileSystem, store: Path, sizes: Sizes) -> None:
+    """Let ``store.json`` state the sizes that the files have now: a store that opens believes it."""
+    path = Paths(store).store_json
+    stated = snapshot.read(fs, path)
+    if stated is None:
+        return
+    now = {name: getattr(sizes, name) for name in ("queue_entries", "index_slots", "index_entries")}
+    if any(name in stated and stated[name] != value for name, value in now.items()):
+        snapshot.write(fs, path, {**stated, **now})
+
+
+def _count(log: Log, first_position: int) -> tuple[int, int]:
+    """Return how many consume queues there are, and entries of records in them."""
+    counters = array("q", bytes(32))
+    sums, counts = array("Q", bytes(8 * BLOCKS)), array("q", bytes(8 * BLOCKS))
+    folders = set()
+    for found in entry_files(log)[0]:
+        if found.kind == kernel.BATCH:
+            continue
+        folders.add(found.path.parent)
+        for data, number in read_entries(log.fs, found):
+            kernel.sum_entries(
+                *(data, found.kind, found.queue, found.topic, number, _FIRST_STARTS, NO_DEAD),
+                *(first_position, first_position, ALL, False, sums, counts, counters),
+            )
+    return len(folders), counters[kernel.ENTRIES]

@@ -1,0 +1,93 @@
+"""Which ConsumeQueues disagree with the log: the same judgement as ``verify``, queue by queue.
+
+From each side the entries of a queue are added up as hashes; a queue whose sums differ has an entry missing, wrong or
+dangling.  Memory: one number for each queue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from litemq.format import rows
+from litemq.format.limits import is_folder_name
+from litemq.format.queue_entry import BEFORE_START_SIZE, LAYOUTS, EntryLayout, QueueEntry
+from litemq.store.changes import Deletions
+from litemq.store.deletions import find_deletions
+from litemq.store.derived import QUEUES
+from litemq.store.log_walk import Log
+from litemq.store.queue_types import batch_topics, queue_folders
+from litemq.store.rebuild import format_of
+from litemq.store.verify_queues import EntryFile, read_entries
+from litemq.types import Status, TopicQueue
+
+_MASK: Final = (1 << 64) - 1
+_WITHOUT_ENTRY: Final = (Status.PREPARED, Status.ROLLED_BACK)
+
+Sums = dict[TopicQueue, int]
+
+
+def disagreeing_queues(log: Log, store: Path) -> set[TopicQueue]:
+    """Return the queues below ``consumequeue/``, existing or not, that are not what the log says."""
+    deletions = find_deletions(log)
+    layout = LAYOUTS[format_of(log, store).name]
+    expected = _of_log(log, layout, deletions)
+    found = _of_files(log, store, layout, deletions)
+    return {queue for queue in expected.keys() | found.keys() if expected.get(queue, 0) != found.get(queue, 0)}
+
+
+def _of_log(log: Log, layout: EntryLayout, deletions: Deletions) -> Sums:
+    sums: Sums = {}
+    batched = batch_topics(log)
+    keys: dict[tuple[bytes, int], TopicQueue | None] = {}
+    with_time = layout is LAYOUTS["litemq"]
+    for batch in log.batches():
+        table = batch.table
+        for o in range(batch.first * rows.WIDTH, batch.count * rows.WIDTH, rows.WIDTH):
+            if table[o + rows.STATUS] in _WITHOUT_ENTRY:
+                continue
+            at = table[o + rows.TOPIC_AT]
+            key = (bytes(batch.view[at : at + table[o + rows.TOPIC_SIZE]]), table[o + rows.QUEUE_ID])
+            if key not in keys:
+                topic = key[0].decode()
+                usable = is_folder_name(topic) is None and key[1] >= 0 and topic not in batched
+                keys[key] = TopicQueue(topic, key[1]) if usable else None
+            queue = keys[key]
+            offset, position = table[o + rows.QUEUE_OFFSET], table[o + rows.POSITION]
+            if queue is None or deletions.is_dead(queue.topic, queue.queue_id, offset, position):
+                continue
+            time = table[o + rows.STORE_TIME] if with_time else None
+            entry = hash((offset, position, table[o + rows.SIZE], table[o + rows.TAG_HASH], time))
+            sums[queue] = (sums.get(queue, 0) + entry) & _MASK
+    return sums
+
+
+def _of_files(log: Log, store: Path, layout: EntryLayout, deletions: Deletions) -> Sums:
+    sums: Sums = {}
+    batched = batch_topics(log)
+    first_position = log.first_position
+    for topic, queue_id, folder in queue_folders(store / QUEUES, log.fs):
+        if topic in batched:
+            continue
+        total = 0
+        for number, entry in _entries(log, folder, layout):
+            if 0 <= entry.position < first_position or deletions.is_dead(topic, queue_id, number, entry.position):
+                continue
+            total += hash((number, *entry))
+        if total:
+            sums[TopicQueue(topic, queue_id)] = total & _MASK
+    return sums
+
+
+def _entries(log: Log, folder: Path, layout: EntryLayout) -> Iterator[tuple[int, QueueEntry]]:
+    """Yield the entries of a queue that stand for a record, each with its number."""
+    for name in log.fs.names(folder):
+        if not (name.isascii() and name.isdigit()):
+            continue
+        file = EntryFile(folder / name, 0, layout.size, 0, 0, int(name) // layout.size)
+        for data, first in read_entries(log.fs, file):
+            for at in range(0, len(data) - layout.size + 1, layout.size):
+                entry = layout.decode(data, at)
+                if entry.size != BEFORE_START_SIZE and any(entry):
+                    yield first + at // layout.size, entry

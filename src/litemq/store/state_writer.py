@@ -1,0 +1,177 @@
+"""State that lives in the log: topics, consumer groups and their progress.
+
+Each change is first a record of a reserved topic, then a change of the table in memory: every recovery, and later
+every copy of the log, comes to the same tables.
+"""
+
+from __future__ import annotations
+
+from litemq.clock import Clock
+from litemq.errors import InvalidRequest, ReservedName, TopicUnusable, UnknownTopic
+from litemq.format.config_json import JsonObject
+from litemq.format.limits import is_folder_name
+from litemq.format.names import CHANGES_TOPIC, ORIGIN, PROGRESS_TOPIC, RESERVED_TOPIC_PREFIX
+from litemq.store import changes
+from litemq.store._tails_cy import QueueTail
+from litemq.store.appender import Appender
+from litemq.store.changes import Change
+from litemq.store.commit_log import reading_files
+from litemq.store.flush import Flusher
+from litemq.store.opening import Parts, new_log_id
+from litemq.types import Appended, Message
+
+_EVERYTHING = 1 << 62
+"""No position gets so far."""
+
+
+class StateWriter:
+    """Changes tables and saves progress; called by the store's owner."""
+
+    def __init__(self, parts: Parts, appender: Appender, flusher: Flusher, clock: Clock) -> None:
+        self._parts = parts
+        self._log = parts.log
+        self._queues = parts.queues
+        self._tables = parts.tables
+        self._progress = parts.progress
+        self._appender = appender
+        self._flusher = flusher
+        self._clock = clock
+
+    # -- topics and groups -----------------------------------------------------------------------
+
+    def apply(self, change: Change, *, origin: int | None = None) -> Appended:
+        """Change a table; ``origin`` is where a change that is carried stood first."""
+        properties = {ORIGIN: str(origin)} if origin is not None else None
+        try:
+            body = changes.encode(change)
+        except UnicodeEncodeError as error:
+            raise InvalidRequest(f"a text of the change has no UTF-8 form: {error.reason}") from error
+        appended = self._append(CHANGES_TOPIC, body, properties)
+        if change.op == "topic-deleted":
+            # Files go below, so the change must not be lost: flushed first, it is met again by every recovery.
+            self._flusher.flush()
+        self._tables.apply(change, appended.position)
+        if change.op == "topic-deleted":
+            with self._log.changing_files():
+                self._queues.drop_topic(change.name)
+            self._parts.dispatcher.forget_queues()
+            self._progress.forget(topic=change.name)
+        elif change.op == "group-deleted":
+            self._progress.forget(group=change.name)
+        return appended
+
+    def put_topic(self, topic: str, config: JsonObject | None) -> Appended:
+        """Create or alter a topic; what ``config`` leaves out gets a default."""
+        _check_name(topic)
+        full: JsonObject = {
+            "attributes": {},
+            "order": False,
+            "perm": 6,
+            "readQueueNums": 8,
+            "topicFilterType": "SINGLE_TAG",
+            "topicSysFlag": 0,
+            "writeQueueNums": 8,
+            **(config or {}),
+            "topicName": topic,
+        }
+        return self._put_topic(topic, full)
+
+    def _put_topic(self, topic: str, config: JsonObject) -> Appended:
+        return self.apply(Change("topic", topic, config, self._tables.incarnations.get(topic) or new_log_id()))
+
+    def delete_topic(self, topic: str) -> Appended:
+        """Delete a topic; the change says with which offsets its queues go on."""
+        self._log.check_writable()
+        _check_name(topic)
+        known = topic in self._tables.topics
+        with reading_files():
+            queue_ids = self._queues.queues_of(topic)
+            # Queues that are gone since an earlier deletion, too: once carried, that one does not outlive this one.
+            deletions = self._tables.deletions
+            gone = {*deletions.next_offsets.get(topic, ()), *deletions.min_offsets.get(topic, ())}
+            next_offsets = {queue: self._next_offset(topic, queue) for queue in sorted({*queue_ids, *gone})}
+        if not known and not queue_ids:
+            raise UnknownTopic(f"there is no topic {topic!r}")
+        return self.apply(Change("topic-deleted", topic, offsets=next_offsets))
+
+    def purge(self, topic: str, min_offsets: dict[int, int]) -> Appended:
+        """Raise min offsets, up to each queue's end."""
+        self._log.check_writable()
+        _check_name(topic)
+        with reading_files():
+            ends = {queue: self._next_offset(topic, queue) for queue in min_offsets}
+        offsets = {queue: min(max(offset, 0), ends[queue]) for queue, offset in min_offsets.items()}
+        return self.apply(Change("min-offsets", topic, offsets=offsets))
+
+    def _next_offset(self, topic: str, queue_id: int) -> int:
+        tail = self._queues.find(topic, queue_id)
+        return tail.next_offset if tail is not None else self._tables.first_offset(topic, queue_id)
+
+    def open_queues(self, wanted: set[tuple[str, int]]) -> None:
+        """Make queues known; topics and queues that are not in the table are added to it."""
+        for topic in {topic for topic, _ in wanted}:
+            _check_name(topic)
+            if self._tables.has_batch_queues(topic):
+                raise UnknownTopic(f"topic {topic!r} has batch queues, which only a RocketMQ broker writes")
+        for topic, queue_id in sorted(wanted, reverse=True):  # the highest number first: one change a topic
+            self._find_queue(topic, queue_id)
+            known = self._tables.topics.get(topic, {})
+            if queue_id >= _count(known, "writeQueueNums"):
+                counts = {name: max(queue_id + 1, _count(known, name)) for name in ("readQueueNums", "writeQueueNums")}
+                self.put_topic(topic, {**known, **counts})
+
+    # -- progress --------------------------------------------------------------------------------
+
+    def save_progress(self) -> None:
+        """Append what groups committed since the last time."""
+        for body, keys in self._progress.take_changes(self._appender.max_record // 2):
+            appended = self._append(PROGRESS_TOPIC, body)
+            self._progress.saved(keys, appended.position)
+
+    # -- both ------------------------------------------------------------------------------------
+
+    def adopt(self) -> None:
+        """Give the log what it lacks: an id, and records of tables that only a foreign snapshot holds."""
+        parts, tables = self._parts, self._tables
+        if not tables.log_id or parts.is_ahead:
+            self.apply(Change("identity", tables.log_id or new_log_id()))
+        if parts.is_foreign:
+            for topic, config in sorted(tables.topics.items()):
+                self._put_topic(topic, config)
+            for group, config in sorted(tables.groups.items()):
+                self.apply(Change("group", group, config))
+        if parts.is_foreign or parts.has_foreign_progress:
+            self._progress.carry_below(_EVERYTHING)
+            self.save_progress()
+
+    def carry_below(self, start: int) -> None:
+        """Append again what is live and stands only below ``start``."""
+        for change, origin in self._tables.live_below(start):
+            self.apply(change, origin=origin)
+        self._progress.carry_below(start)
+        self.save_progress()
+
+    def _append(self, topic: str, body: bytes, properties: dict[str, str] | None = None) -> Appended:
+        message = Message(topic, body, properties=properties or {}, born_time=self._clock.now_ms())
+        return self._appender.append([message], self._queues.reserved, self._open_reserved)[0]
+
+    def _open_reserved(self, wanted: set[tuple[str, int]]) -> None:
+        for topic, queue_id in wanted:
+            self._find_queue(topic, queue_id)
+
+    def _find_queue(self, topic: str, queue_id: int) -> QueueTail:
+        with reading_files():
+            return self._queues.open(topic, queue_id, self._tables.first_offset(topic, queue_id))
+
+
+def _check_name(topic: str) -> None:
+    reason = is_folder_name(topic)
+    if reason is not None:
+        raise TopicUnusable(topic, reason)
+    if topic.startswith(RESERVED_TOPIC_PREFIX):
+        raise ReservedName(f"topic {topic!r} is LiteMQ's own; choose another name")
+
+
+def _count(config: JsonObject, name: str) -> int:
+    count = config.get(name)
+    return count if isinstance(count, int) else 0

@@ -1,0 +1,211 @@
+"""Topics and consumer groups: tables in memory, true to the changes in the log.
+
+A table changes only by a ``Change`` that is a record of the log; ``config/topics.json`` and
+``config/subscriptionGroup.json`` are snapshots of the tables with a log position, in RocketMQ's shape.
+Configurations are kept as the JSON objects that RocketMQ uses; their meaning is the broker's business.
+"""
+
+from __future__ import annotations
+
+from litemq.format.config_json import JsonObject, Value
+from litemq.format.record import ROCKETMQ, Format
+from litemq.store.changes import Change, Deletions
+from litemq.store.snapshot import position_of
+
+BATCH_QUEUE_TYPE = "BatchCQ"
+
+
+class Tables:
+    """What the changes add up to.  ``positions`` remembers which record says it, for retention.
+
+    ``fmt`` is the record format of the store that the tables are for.
+    """
+
+    def __init__(self, fmt: Format = ROCKETMQ) -> None:
+        self._format = fmt
+        self.log_id = ""
+        self.topics: dict[str, JsonObject] = {}
+        self.groups: dict[str, JsonObject] = {}
+        self.incarnations: dict[str, str] = {}
+        self.deletions = Deletions()
+        self._forbidden: Value = {}
+        self.changed = False
+        """Whether the snapshots are behind."""
+        self._positions: dict[tuple[str, str], int] = {}
+        self._version = 0
+
+    def apply(self, change: Change, position: int) -> None:
+        """Take in a change whose record stands at ``position``."""
+        match change.op:
+            case "identity":
+                self.log_id = self.log_id or change.name
+            case "topic":
+                self.topics[change.name] = change.config
+                self.incarnations[change.name] = change.incarnation
+            case "topic-deleted":
+                self.topics.pop(change.name, None)
+                self.incarnations.pop(change.name, None)
+                self._positions.pop(("topic", change.name), None)
+                self._positions.pop(("min-offsets", change.name), None)
+            case "group":
+                self.groups[change.name] = change.config
+            case "group-deleted":
+                self.groups.pop(change.name, None)
+                self._positions.pop(("group", change.name), None)
+            case "min-offsets" if self._says_next_offsets(change):
+                # A deletion that retention carried stands in this form: what it deleted is gone with its segment.
+                self._positions.pop(("topic-deleted", change.name), None)
+        self.deletions.apply(change, position)
+        if change.op != "group-deleted":
+            self._positions[(change.op, change.name)] = position
+        self._version += 1
+        self.changed = True
+
+    def _says_next_offsets(self, change: Change) -> bool:
+        """Return whether the offsets of a change are no lower than those with which a deleted topic goes on."""
+        known = self.deletions.next_offsets.get(change.name, {})
+        return all(change.offsets.get(queue, 0) >= offset for queue, offset in known.items())
+
+    def replay(self, change: Change, position: int, replay_from: int | None) -> None:
+        """Take in a change found in the log; ``replay_from`` is what ``load`` returned.
+
+        When a real RocketMQ wrote the tables later, only this stays true: who the log is, and what is dead.  Not min
+        offsets: it may have started the queue anew at 0.
+        """
+        if replay_from is None:
+            if change.op == "identity":
+                self.log_id = self.log_id or change.name
+                self._positions[(change.op, change.name)] = position
+            elif change.op == "topic-deleted":
+                self.deletions.apply(change, position)
+        elif position >= replay_from:
+            self.apply(change, position)
+
+    def live_below(self, position: int) -> list[tuple[Change, int]]:
+        """Return changes that are still true and whose records (at the second value) lie below ``position``."""
+        live = [
+            (self._change(op, name), at)
+            for (op, name), at in sorted(self._positions.items(), key=lambda item: item[1])
+            if at < position
+        ]
+        return [(change, at) for change, at in live if change is not None]
+
+    def _change(self, op: str, name: str) -> Change | None:
+        """Return what holds of one thing; None when a damaged snapshot speaks of what is not there."""
+        match op:
+            case "identity":
+                return Change("identity", name)
+            case "topic" if name in self.topics:
+                return Change("topic", name, self.topics[name], self.incarnations.get(name, ""))
+            case "group" if name in self.groups:
+                return Change("group", name, self.groups[name])
+            case "topic-deleted" | "min-offsets":
+                # A deletion is not repeated at a new place: it would take what was sent after it.
+                lowest = dict(self.deletions.next_offsets.get(name, {}))
+                for queue, offset in self.deletions.min_offsets.get(name, {}).items():
+                    lowest[queue] = max(offset, lowest.get(queue, 0))
+                return Change("min-offsets", name, offsets=lowest)
+        return None
+
+    def has_batch_queues(self, topic: str) -> bool:
+        """Return whether RocketMQ keeps this topic's queues in ``batchconsumequeue/``; no other format has them."""
+        if self._format is not ROCKETMQ:
+            return False
+        attributes = self.topics.get(topic, {}).get("attributes")
+        return isinstance(attributes, dict) and attributes.get("queue.type") == BATCH_QUEUE_TYPE
+
+    def first_offset(self, topic: str, queue_id: int) -> int:
+        """Return the offset with which a queue starts that has no entries."""
+        return max(
+            self.deletions.next_offsets.get(topic, {}).get(queue_id, 0),
+            self.deletions.min_offsets.get(topic, {}).get(queue_id, 0),
+        )
+
+    # -- snapshots -------------------------------------------------------------------------------
+
+    def to_topics(self, position: int, now_ms: int) -> JsonObject:
+        """Return ``topics.json`` as of ``position``."""
+        gone = self.deletions
+        return {
+            "dataVersion": self._data_version(now_ms),
+            "topicConfigTable": {**self.topics},
+            "litemq": {
+                "position": position,
+                "logId": self.log_id,
+                "incarnations": {**self.incarnations},
+                "deadBelow": {**gone.dead_below},
+                "nextOffsets": {topic: _texts(offsets) for topic, offsets in gone.next_offsets.items()},
+                "minOffsets": {topic: _texts(offsets) for topic, offsets in gone.min_offsets.items()},
+                "positions": {f"{op} {name}": at for (op, name), at in self._positions.items()},
+            },
+        }
+
+    def to_groups(self, position: int, now_ms: int) -> JsonObject:
+        """Return ``subscriptionGroup.json`` as of ``position``."""
+        return {
+            "dataVersion": self._data_version(now_ms),
+            "forbiddenTable": self._forbidden,
+            "subscriptionGroupTable": {**self.groups},
+            "litemq": {"position": position},
+        }
+
+    def _data_version(self, now_ms: int) -> JsonObject:
+        return {"counter": self._version, "stateVersion": 0, "timestamp": now_ms}
+
+    def load(self, topics: JsonObject | None, groups: JsonObject | None) -> int | None:
+        """Take in both snapshots; return the position from which changes must be replayed.
+
+        None: a real RocketMQ wrote one of them last, so they are the truth and nothing older counts.
+        """
+        self.topics = _objects(topics, "topicConfigTable")
+        self.groups = _objects(groups, "subscriptionGroupTable")
+        self._forbidden = groups.get("forbiddenTable", {}) if groups else {}
+        if topics is not None:
+            self._load_ours(topics.get("litemq"))
+        # A crash may leave one snapshot without the other: what is missing is replayed from the start.
+        positions = [0 if table is None else position_of(table) for table in (topics, groups)]
+        if None in positions:
+            return None
+        return min(position for position in positions if position is not None)
+
+    def _load_ours(self, ours: Value) -> None:
+        if not isinstance(ours, dict):
+            return
+        log_id = ours.get("logId")
+        self.log_id = log_id if isinstance(log_id, str) else ""
+        self.incarnations = {name: value for name, value in _items(ours, "incarnations") if isinstance(value, str)}
+        gone = self.deletions
+        gone.dead_below = {name: value for name, value in _items(ours, "deadBelow") if isinstance(value, int)}
+        gone.next_offsets = {name: numbers(value) for name, value in _items(ours, "nextOffsets")}
+        gone.min_offsets = {name: numbers(value) for name, value in _items(ours, "minOffsets")}
+        for name, value in _items(ours, "positions"):
+            op, _, rest = name.partition(" ")
+            if isinstance(value, int):
+                self._positions[(op, rest)] = value
+
+
+def _items(ours: JsonObject, key: str) -> list[tuple[str, Value]]:
+    found = ours.get(key)
+    return list(found.items()) if isinstance(found, dict) else []
+
+
+def _objects(table: JsonObject | None, key: str) -> dict[str, JsonObject]:
+    found = table.get(key) if table else None
+    if not isinstance(found, dict):
+        return {}
+    return {name: value for name, value in found.items() if isinstance(value, dict)}
+
+
+def _texts(offsets: dict[int, int]) -> JsonObject:
+    return {str(queue): offset for queue, offset in offsets.items()}
+
+
+def numbers(found: Value) -> dict[int, int]:
+    """Return queue id → offset of a JSON object; what is no number is left out."""
+    if not isinstance(found, dict):
+        return {}
+    return {
+        int(queue): offset
+        for queue, offset in found.items()
+        if queue.isascii() and queue.isdigit() and isinstance(offset, int) and not isinstance(offset, bool)
+    }

@@ -1,0 +1,324 @@
+"""Compare ConsumeQueues (``tmq``: index files) with the log, in one pass over each when they agree.
+
+*missing*: a sound record without its entry; *wrong*: an entry whose size, tag hash or store time is not its record's,
+or that stands where the record does not belong; *dangling*: an entry that points at no sound record.
+Memory: a table of sums, one for each 16 MiB of the log; where the two differ, up to a million entries at a time.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from litemq.format import rows
+from litemq.format.queue_entry import BATCH_ENTRY_SIZE, LAYOUTS, TMQ_ENTRY_SIZE
+from litemq.format.record import LITEMQ, ROCKETMQ, TMQ
+from litemq.store import _queue_check_cy as kernel
+from litemq.store._sort_cy import sort_rows
+from litemq.store.fs import FileSystem
+from litemq.store.log_files import TMQ_INDEX
+from litemq.store.log_walk import Log
+from litemq.store.queue_types import batch_topics, queue_folders
+from litemq.store.segment_walk import Batch
+
+NO_DEAD: Final = array("q", [0, 0, 0])
+ALL: Final = (1 << 63) - 1
+
+BLOCKS: Final = 1 << 16
+"""Sums that are kept: enough for a log of 1 TiB, and right for a longer one."""
+TREE_BLOCKS: Final = 1 << 8
+"""… for each log of a tmq tree."""
+
+_MAX_COLLECTED: Final = 1 << 20
+_CHUNK: Final = 1_104_000
+_EXTENSION: Final = "consumequeue_ext"
+"""Bytes read at once: whole entries of each size."""
+_ZEROS: Final = bytes(_CHUNK)
+_NO_STARTS: Final = array("q", [0])
+
+
+@dataclass(slots=True)
+class QueueReport:
+    """The object ``consume_queue`` of ``verify``."""
+
+    queues: int = 0
+    entries: int = 0
+    missing: int = 0
+    wrong: int = 0
+    dangling: int = 0
+
+    @property
+    def is_ok(self) -> bool:
+        return not (self.missing or self.wrong or self.dangling)
+
+
+@dataclass(frozen=True, slots=True)
+class EntryFile:
+    """One file of entries."""
+
+    path: Path
+    kind: int
+    entry_size: int
+    queue: int
+    topic: int
+    number: int
+    """Of its first entry in the queue."""
+
+
+class QueueCheck:
+    """Fed with every batch of one walk; then ``finish``."""
+
+    def __init__(self, log: Log, dead: array[int] = NO_DEAD) -> None:
+        self._log = log
+        self._dead = dead
+        self._sections: dict[int, _Section] = {}
+        self._is_tmq = log.format is TMQ
+        self._kind = kernel.TMQ if self._is_tmq else kernel.LITEMQ if log.format is LITEMQ else kernel.ROCKETMQ
+        self._batch = array("q", [*sorted(kernel.key_of_topic(topic.encode()) for topic in batch_topics(log)), 0])
+        self._end = _end_while_live(log, self._kind)
+
+    def add(self, batch: Batch) -> None:
+        section = self._sections.get(batch.stream)
+        if section is None:
+            section = self._sections[batch.stream] = _Section(
+                batch.stream, batch.start, self._kind, self._dead, self._batch
+            )
+        section.add(batch, self._end)
+
+    def finish(self) -> QueueReport:
+        """Compare; the log may be walked again where the sums differ."""
+        log = self._log
+        report = QueueReport()
+        ends = [log.end_of(stream) for stream in range(len(log.reached))]
+        segment_starts = [array("q", [found.start for found in reached] or [0]) for reached in log.reached]
+        first_positions = list(log.first_positions)
+        for number in range(len(log.files.streams)):
+            files, queues = self._entry_files(number)
+            section = self._sections.get(number) or _Section(
+                number, first_positions[number], self._kind, self._dead, self._batch
+            )
+            section.starts = segment_starts[number]
+            report.queues += queues
+            section.compare(
+                log.fs, files, first_positions[number], min(ends[number], self._end), log.live is not None, report
+            )
+            section.resolve(log, files, report)
+            self._sections.pop(number, None)
+        return report
+
+    def _entry_files(self, stream: int) -> tuple[list[EntryFile], int]:
+        log = self._log
+        if self._is_tmq:
+            folder = log.files.streams[stream].folder
+            path = folder / TMQ_INDEX if folder is not None else None
+            if path is None or not log.fs.exists(path):
+                return [], 1
+            return [EntryFile(path, kernel.TMQ, TMQ_ENTRY_SIZE, stream, -1, 0)], 1
+        return entry_files(log)
+
+
+def entry_files(log: Log) -> tuple[list[EntryFile], int]:
+    """Return the files of all ConsumeQueues of a store, and how many queues they are."""
+    if log.store is None:
+        return [], 0
+    name = log.format.name if log.format is not None else LITEMQ.name
+    kind = kernel.LITEMQ if name == LITEMQ.name else kernel.ROCKETMQ
+    size = LAYOUTS[name].size if name in LAYOUTS else TMQ_ENTRY_SIZE
+    found: list[EntryFile] = []
+    queues = 0
+    for folder, entry_kind, entry_size in (
+        ("consumequeue", kind, size),
+        ("batchconsumequeue", kernel.BATCH, BATCH_ENTRY_SIZE),
+    ):
+        if entry_kind == kernel.BATCH and kind == kernel.LITEMQ:
+            continue
+        for topic, queue_id, path in queue_folders(log.store / folder, log.fs):
+            queues += 1
+            raw = topic.encode("utf-8", "surrogateescape")
+            keys = kernel.key_of_queue(raw, queue_id), kernel.key_of_topic(raw)
+            found += [
+                EntryFile(path / name, entry_kind, entry_size, *keys, int(name) // entry_size)
+                for name in log.fs.names(path)
+                if name.isascii() and name.isdigit()
+            ]
+    return found, queues
+
+
+def _end_while_live(log: Log, kind: int) -> int:
+    """Return the position below which every record must have its entry."""
+    if log.live is None:
+        return ALL
+    if log.live.derived is not None:
+        return log.live.derived
+    # Nobody says how far the writer's queues are: what is there now tells, as they are written in log order.
+    highest = -1
+    for file in entry_files(log)[0] if kind != kernel.TMQ else ():
+        for data, _ in read_entries(log.fs, file):
+            highest = max(highest, kernel.highest_position(data, file.kind, _NO_STARTS))
+    return highest + 1
+
+
+def read_entries(fs: FileSystem, entries: EntryFile) -> Iterator[tuple[bytes, int]]:
+    """Yield chunks of whole entries with the number of the first one; stretches of zeros are passed over."""
+    try:
+        file = fs.open(entries.path)
+    except FileNotFoundError:  # removed meanwhile by the broker that owns it
+        return
+    try:
+        at = 0
+        for start, end in file.data_ranges(0):
+            at = max(at, start - start % entries.entry_size)
+            while at < end:
+                data = file.read_at(min(_CHUNK, end - at + entries.entry_size), at)
+                data = data[: len(data) - len(data) % entries.entry_size]
+                if not data:
+                    return
+                if data != _ZEROS[: len(data)]:
+                    yield data, entries.number + at // entries.entry_size
+                at += len(data)
+    finally:
+        file.close()
+
+
+def span(base: int, end: int, group: list[int], blocks: int) -> tuple[int, int]:
+    """Return the part of the log, from ``base`` to ``end``, in which the blocks of ``group`` lie."""
+    if (end - base) >> kernel.BLOCK_SHIFT >= blocks:  # longer than the table: each block stands for several parts
+        return base, end
+    return base + (group[0] << kernel.BLOCK_SHIFT), base + ((group[-1] + 1) << kernel.BLOCK_SHIFT)
+
+
+class _Section:
+    """One log's sums, block by block: what records add, entries take away."""
+
+    def __init__(self, stream: int, base: int, kind: int, dead: array[int], batch: array[int]) -> None:
+        self.starts = _NO_STARTS
+        self._stream = stream
+        self._base = base
+        self._kind = kind
+        self._dead = dead
+        self._batch = batch
+        self._sums = array("Q", bytes(8 * (TREE_BLOCKS if kind == kernel.TMQ else BLOCKS)))
+        self._counts = array("q")
+        self._end = ALL
+
+    def add(self, batch: Batch, end: int) -> None:
+        kernel.sum_rows(
+            batch.view,
+            batch.table,
+            batch.first,
+            batch.count,
+            self._kind,
+            self._stream,
+            self._dead,
+            self._batch,
+            self._base,
+            end,
+            self._sums,
+        )
+
+    def compare(
+        self,
+        fs: FileSystem,
+        files: list[EntryFile],
+        first_position: int,
+        end: int,
+        is_live: bool,
+        report: QueueReport,
+    ) -> None:
+        """Take every entry off the sums, and count what needs no look at the log."""
+        self._end = end
+        self._counts = array("q", bytes(8 * len(self._sums)))
+        counters = array("q", bytes(32))
+        for file in files:
+            for data, number in read_entries(fs, file):
+                kernel.sum_entries(
+                    data,
+                    file.kind,
+                    file.queue,
+                    file.topic,
+                    number,
+                    self.starts,
+                    self._dead,
+                    first_position,
+                    self._base,
+                    end,
+                    is_live,
+                    self._sums,
+                    self._counts,
+                    counters,
+                )
+        report.entries += counters[kernel.ENTRIES]
+        report.dangling += counters[kernel.DANGLING]
+
+    def resolve(self, log: Log, files: list[EntryFile], report: QueueReport) -> None:
+        """Look at each record and entry of the blocks whose sums differ."""
+        group: list[int] = []
+        total = 0
+        for block, difference in enumerate(self._sums):
+            if difference:
+                if group and total + self._counts[block] > _MAX_COLLECTED:
+                    self._match(log, files, group, total, report)
+                    group, total = [], 0
+                group.append(block)
+                total += self._counts[block]
+        if group:
+            self._match(log, files, group, total, report)
+
+    def _match(self, log: Log, files: list[EntryFile], group: list[int], total: int, report: QueueReport) -> None:
+        wanted = bytearray(len(self._sums))
+        for block in group:
+            wanted[block] = 1
+        entries, used = self._collect(log.fs, files, wanted, total)
+        sort_rows(entries, kernel.ENTRY_WIDTH, kernel.ENTRY_WIDTH, used)
+        counters = array("q", bytes(32))
+        cursor = 0
+        low, high = span(self._base, self._end, group, len(wanted))
+        has_extension = log.format is ROCKETMQ and log.store is not None and log.fs.is_dir(log.store / _EXTENSION)
+        for batch in log.batches(low, streams=range(self._stream, self._stream + 1)):
+            if batch.table[batch.first * rows.WIDTH + rows.POSITION] >= high:
+                break
+            cursor = kernel.match_rows(
+                batch.view,
+                batch.table,
+                batch.first,
+                batch.count,
+                self._kind,
+                self._stream,
+                self._dead,
+                self._batch,
+                self._base,
+                self._end,
+                wanted,
+                entries,
+                used,
+                cursor,
+                counters,
+                has_extension,
+            )
+        report.missing += counters[kernel.MISSING]
+        report.wrong += counters[kernel.WRONG]
+        report.dangling += counters[kernel.DANGLING] + used - cursor
+
+    def _collect(self, fs: FileSystem, files: list[EntryFile], wanted: bytearray, total: int) -> tuple[array[int], int]:
+        entries = array("q", bytes(8 * kernel.ENTRY_WIDTH * max(1, total)))
+        used = 0
+        for file in files:
+            for data, number in read_entries(fs, file):
+                used = kernel.collect_entries(
+                    data,
+                    file.kind,
+                    file.queue,
+                    file.topic,
+                    number,
+                    self.starts,
+                    self._dead,
+                    self._base,
+                    self._end,
+                    wanted,
+                    entries,
+                    used,
+                )
+        return entries, used

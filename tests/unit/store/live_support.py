@@ -1,0 +1,60 @@
+"""Small live stores for tests: many rolls, many files, a clock that moves only when told to."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from litemq.clock import Clock, ManualClock
+from litemq.config import StoreConfig
+from litemq.store.fs import FileSystem
+from litemq.store.message_store import MessageStore
+from litemq.types import Message
+
+SEGMENT = 1 << 14
+SMALL = StoreConfig(
+    segment_bytes=SEGMENT,
+    queue_entries=20,
+    index_slots=13,
+    index_entries=40,
+    delete_hour=None,
+    disk_free_floor=0,
+)
+FORMATS = ("litemq", "rocketmq")
+
+
+def small(**settings: object) -> StoreConfig:
+    """Return the small configuration with other settings."""
+    return replace(SMALL, **settings)  # type: ignore[arg-type] # StoreConfig checks them
+
+
+def open_store(
+    root: Path,
+    config: StoreConfig = SMALL,
+    *,
+    clock: Clock | None = None,
+    fs: FileSystem | None = None,
+    background: bool = False,
+) -> MessageStore:
+    """Open a store at ``root / "store"``."""
+    return MessageStore.open(root / "store", config, clock=clock or ManualClock(), fs=fs, background=background)
+
+
+def fill(store: MessageStore, count: int, *, topic: str = "orders", queue_id: int = 0, size: int = 100) -> list[bytes]:
+    """Append ``count`` messages with different bodies; return these."""
+    sent = [b"%d " % number + b"." * size for number in range(count)]
+    for body in sent:
+        store.append(Message(topic, body, queue_id=queue_id, keys=(body.split()[0].decode(),)))
+    return sent
+
+
+def bodies(store: MessageStore, topic: str = "orders", queue_id: int = 0) -> list[bytes]:
+    """Return what a reader finds in a queue, from its first message to its last."""
+    reader = store.reader
+    low, high = reader.min_offset(topic, queue_id), reader.max_offset(topic, queue_id)
+    return [record.body for record in store.records(topic, queue_id, low, max_count=high - low)]
+
+
+def topics(store: MessageStore) -> set[str]:
+    """Return the topics that have a queue, without LiteMQ's own."""
+    return {queue.topic for queue in store.queues() if not queue.topic.startswith("LITEMQ_SYS_")}

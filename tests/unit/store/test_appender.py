@@ -1,0 +1,359 @@
+"""Appending: what is refused leaves nothing behind, what is taken goes to its place, whatever the segment's end."""
+
+from __future__ import annotations
+
+import errno
+import itertools
+from pathlib import Path
+
+import pytest
+from tests.support.faults import Fault, Faults, broken_write, disk_full
+from tests.support.hooked_fs import HookedFileSystem
+from tests.unit.store.live_support import FORMATS, SEGMENT, bodies, fill, open_store, small, topics
+
+from litemq.clock import ManualClock
+from litemq.errors import (
+    InvalidRequest,
+    LiteMQError,
+    RecordTooLarge,
+    ReservedName,
+    StoreFull,
+    TopicUnusable,
+    WriteFailed,
+)
+from litemq.store.fs import OsFileSystem
+from litemq.store.message_store import MessageStore
+from litemq.types import Message
+
+HUGE = Message("orders", b"x" * SEGMENT)
+REFUSED = {
+    "too large": (HUGE, RecordTooLarge),
+    "bad topic": (Message("a/b", b""), TopicUnusable),
+    "no topic": (Message("", b""), TopicUnusable),
+    "long topic": (Message("t" * 256, b""), TopicUnusable),
+    "topic without UTF-8": (Message("\ud800", b""), InvalidRequest),
+    "reserved topic": (Message("LITEMQ_SYS_CHANGES", b""), ReservedName),
+    "type": (Message("orders", b"", type=5), InvalidRequest),
+    "priority": (Message("orders", b"", priority=256), InvalidRequest),
+    "reliability": (Message("orders", b"", reliability=4), InvalidRequest),
+    "status": (Message("orders", b"", status=4), InvalidRequest),
+    "sys flag": (Message("orders", b"", sys_flag=1 << 31), InvalidRequest),
+    "reconsume times": (Message("orders", b"", reconsume_times=1 << 32), InvalidRequest),
+    "reconsume times below 32 bits": (Message("orders", b"", reconsume_times=-(1 << 31) - 1), InvalidRequest),
+    "queue below 0": (Message("orders", b"", queue_id=-1), InvalidRequest),
+    "queue": (Message("orders", b"", queue_id=1 << 31), InvalidRequest),
+    "queue of a new topic": (Message("other", b"", queue_id=1 << 40), InvalidRequest),
+    "message id without UTF-8": (Message("orders", b"", message_id="\ud800"), InvalidRequest),
+    "key without UTF-8": (Message("orders", b"", keys=("\udfff",)), InvalidRequest),
+    "tag without UTF-8": (Message("orders", b"", tags=("\udfff",)), InvalidRequest),
+    "property without UTF-8": (Message("orders", b"", properties={"a": "\udfff"}), InvalidRequest),
+    "host without UTF-8": (Message("orders", b"", born_host="\udfff"), InvalidRequest),
+    "long message id": (Message("orders", b"", message_id="i" * 65536), RecordTooLarge),
+    "long property": (Message("orders", b"", properties={"a": "i" * 65536}), RecordTooLarge),
+}
+
+
+@pytest.mark.parametrize("fmt", FORMATS)
+@pytest.mark.parametrize(("message", "error"), REFUSED.values(), ids=REFUSED)
+def test_a_refused_message_leaves_nothing_behind(
+    tmp_path: Path, fmt: str, message: Message, error: type[LiteMQError]
+) -> None:
+    with open_store(tmp_path, small(format=fmt)) as store:
+        store.append(Message("orders", b"one"))
+        end, tables = store.appended_end, dict(store.tables.topics)
+        with pytest.raises(error):
+            store.append(message)
+        with pytest.raises(error):
+            store.append_many([Message("orders", b"a"), Message("new", b"b"), message, Message("orders", b"c")])
+        assert store.appended_end == end
+        assert store.tables.topics == tables
+        assert topics(store) == {"orders"}
+        assert store.append(Message("orders", b"two")).queue_offset == 1
+        assert bodies(store) == [b"one", b"two"]
+        assert store.counters()["messages"] == store.reader.max_offset("orders", 0) + 2  # the id, the topic
+
+
+def test_a_refused_message_that_is_the_first_makes_no_topic(tmp_path: Path) -> None:
+    with open_store(tmp_path) as store:
+        with pytest.raises(RecordTooLarge):
+            store.append(HUGE)
+        assert store.tables.topics == {}
+        assert topics(store) == set()
+
+
+def test_properties_have_rocketmqs_limit_in_its_format_only(tmp_path: Path) -> None:
+    message = Message("orders", b"", properties={"a": "x" * 40_000})
+    sizes = {"segment_bytes": 1 << 17}
+    with open_store(tmp_path / "r", small(format="rocketmq", **sizes)) as store:
+        with pytest.raises(RecordTooLarge, match="properties with their checksum has 40023 bytes, at most 32767 fit"):
+            store.append(message)
+        assert topics(store) == set()
+    with open_store(tmp_path / "l", small(format="litemq", **sizes)) as store:
+        store.append(message)
+
+
+def test_a_body_has_its_limit_whatever_the_segment_holds(tmp_path: Path) -> None:
+    with open_store(tmp_path, small(segment_bytes=1 << 20, max_body_bytes=1000)) as store:
+        store.append(Message("orders", b"x" * 1000))
+        with pytest.raises(RecordTooLarge):
+            store.append(Message("orders", b"x" * (1000 + (64 << 10))))
+
+
+def test_nothing_is_appended_by_an_empty_call(tmp_path: Path) -> None:
+    with open_store(tmp_path) as store:
+        end = store.appended_end
+        assert store.append_many([]) == []
+        assert store.appended_end == end
+
+
+# -- the end of a segment --------------------------------------------------------------------------------------------
+
+
+def room(store: MessageStore) -> int:
+    return SEGMENT - store.appended_end % SEGMENT
+
+
+def fit(store: MessageStore, left: int) -> None:
+    """Append a message behind which ``left`` bytes of the segment are left."""
+    probe = store.append(Message("orders", b""))
+    overhead = probe.end - probe.position
+    while room(store) - left - overhead > SEGMENT // 4:
+        store.append(Message("orders", b"-" * 1000))
+    answer = store.append(Message("orders", b"f" * (room(store) - left - overhead)))
+    assert answer.end % SEGMENT == (SEGMENT - left) % SEGMENT
+
+
+@pytest.mark.parametrize("together", [False, True])
+@pytest.mark.parametrize("left", range(13))
+@pytest.mark.parametrize("fmt", FORMATS)
+def test_a_log_rolls_with_any_bytes_left(tmp_path: Path, fmt: str, left: int, together: bool) -> None:
+    left += 8 if fmt == "rocketmq" else 0  # its filler needs eight, so fewer are never left
+    with open_store(tmp_path, small(format=fmt)) as store:
+        fit(store, left)
+        before = bodies(store)
+        sent = [b"%d" % number for number in range(3)]
+        if together:
+            answers = store.append_many([Message("orders", body) for body in sent])
+        else:
+            answers = [store.append(Message("orders", body)) for body in sent]
+        assert [answer.position // SEGMENT for answer in answers] == [1, 1, 1]
+        assert answers[0].position == SEGMENT
+        assert bodies(store) == before + sent
+        store.abandon()
+    with open_store(tmp_path, small(format=fmt)) as store:
+        assert store.recovered.cut == []
+        assert store.recovered.damaged == []
+        assert bodies(store) == before + sent
+
+
+@pytest.mark.parametrize("fmt", FORMATS)
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("left", [0, 1, 3, 4, 7, 8, 9])
+def test_a_store_opens_with_any_bytes_left(tmp_path: Path, fmt: str, left: int, clean: bool) -> None:
+    left += 8 if fmt == "rocketmq" else 0
+    with open_store(tmp_path, small(format=fmt)) as store:
+        fit(store, left)
+        before = bodies(store)
+        if not clean:
+            store.abandon()
+    with open_store(tmp_path, small(format=fmt)) as store:
+        assert bodies(store) == before
+        assert store.append(Message("orders", b"next")).queue_offset == len(before)
+        assert bodies(store) == [*before, b"next"]
+
+
+@pytest.mark.parametrize("fmt", FORMATS)
+def test_one_call_crosses_several_segments(tmp_path: Path, fmt: str) -> None:
+    sent = [b"%03d" % number + b"." * 900 for number in range(100)]
+    with open_store(tmp_path, small(format=fmt)) as store:
+        answers = store.append_many([Message("orders", body, queue_id=i % 3) for i, body in enumerate(sent)])
+        assert store.counters()["log_rolls"] >= 5
+        assert [answer.queue_offset for answer in answers] == [i // 3 for i in range(100)]
+        assert all(a.end <= b.position for a, b in itertools.pairwise(answers))
+        for queue_id in range(3):
+            assert bodies(store, queue_id=queue_id) == sent[queue_id::3]
+        assert store.counters()["log_writes"] == store.counters()["log_rolls"] + 3  # the id, the topic, one a segment
+
+
+def test_the_largest_record_fills_a_segment(tmp_path: Path) -> None:
+    with open_store(tmp_path) as store:
+        probe = store.append(Message("orders", b""))
+        largest = SEGMENT - 8 - (probe.end - probe.position)
+        with pytest.raises(RecordTooLarge):
+            store.append(Message("orders", b"x" * (largest + 1)))
+        for _ in range(3):
+            assert store.append(Message("orders", b"x" * largest)).position % SEGMENT == 0
+        assert len(bodies(store)) == 4
+
+
+# -- what an answer says ---------------------------------------------------------------------------------------------
+
+
+def test_an_answer_says_where_the_record_is(tmp_path: Path) -> None:
+    clock = ManualClock()
+    with open_store(tmp_path, clock=clock) as store:
+        first = store.append(Message("orders", b"one", message_id="a"))
+        clock.advance(5)
+        second = store.append(Message("orders", b"two"))
+    assert (first.queue_offset, second.queue_offset) == (0, 1)
+    assert second.position == first.end
+    assert second.store_time == first.store_time + 5
+    with open_store(tmp_path, clock=clock) as store:
+        record = store.reader.record_at(first.position)
+        assert record is not None
+        assert (record.message_id, record.queue_offset, record.store_time) == ("a", 0, first.store_time)
+        assert record.size == first.end - first.position
+
+
+def test_store_times_do_not_run_back_when_the_clock_does(tmp_path: Path) -> None:
+    clock = ManualClock()
+    with open_store(tmp_path, clock=clock) as store:
+        first = store.append(Message("orders", b"one"))
+        clock.set_wall(clock.now_ms() - 3_600_000)
+        assert store.append(Message("orders", b"two")).store_time == first.store_time
+    with open_store(tmp_path, clock=clock) as store:
+        assert store.append(Message("orders", b"three")).store_time == first.store_time
+        store.abandon()
+    with open_store(tmp_path, clock=clock) as store:
+        assert store.append(Message("orders", b"four")).store_time == first.store_time
+
+
+@pytest.mark.parametrize("together", [False, True])
+@pytest.mark.parametrize("fmt", FORMATS)
+def test_prepared_and_rolled_back_messages_take_no_offset(tmp_path: Path, fmt: str, together: bool) -> None:
+    messages = [Message("orders", b"%d" % n, status=status, keys=("k",)) for n, status in enumerate((0, 1, 2, 3, 0))]
+    with open_store(tmp_path, small(format=fmt)) as store:
+        answers = store.append_many(messages) if together else [store.append(message) for message in messages]
+        assert [answer.queue_offset for answer in answers] == [0, 0, 1, 0, 2]
+        assert bodies(store) == [b"0", b"2", b"4"]
+        assert [record.body for record in store.reader.by_key("orders", "k")] == [b"0", b"1", b"2", b"4"]
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_a_sys_flag_decides_about_the_offset_in_rocketmqs_format(tmp_path: Path, together: bool) -> None:
+    """A forwarded half message has the state in its flag alone."""
+    prepared = Message("orders", b"half", sys_flag=1 << 2, keys=("k",))
+    messages = [prepared, Message("orders", b"whole"), prepared, Message("orders", b"last")]
+    with open_store(tmp_path, small(format="rocketmq")) as store:
+        answers = store.append_many(messages) if together else [store.append(message) for message in messages]
+        assert [answer.queue_offset for answer in answers] == [0, 0, 0, 1]
+        assert bodies(store) == [b"whole", b"last"]
+        store.abandon()
+    with open_store(tmp_path, small(format="rocketmq")) as store:
+        assert bodies(store) == [b"whole", b"last"]
+
+
+def test_an_ipv6_store_host_stands_in_the_records(tmp_path: Path) -> None:
+    for fmt in FORMATS:
+        with open_store(tmp_path / fmt, small(format=fmt, store_host="[fe80::1]:10911")) as store:
+            answer = store.append(Message("orders", b"one", born_host="[::1]:5"))
+            record = store.reader.record_at(answer.position)
+            assert record is not None
+            assert (record.store_host, record.born_host) == ("[fe80::1]:10911", "[::1]:5")
+            if fmt == "rocketmq":
+                assert record.offset_id is not None
+                assert len(record.offset_id) == 56
+                assert store.reader.by_id(record.offset_id) == record
+
+
+def test_a_store_host_that_is_no_address_stands_in_the_records_too(tmp_path: Path) -> None:
+    for fmt in FORMATS:
+        with open_store(tmp_path / fmt, small(format=fmt, store_host="broker-a:10911")) as store:
+            answer = store.append(Message("orders", b"one"))
+            record = store.reader.record_at(answer.position)
+            assert record is not None
+            assert record.store_host == "broker-a:10911"
+
+
+# -- faults ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("part", [0.0, 0.5])
+@pytest.mark.parametrize("fault", [disk_full, broken_write])
+def test_a_failed_write_stops_writes_and_shows_nothing_of_it(tmp_path: Path, fault: object, part: float) -> None:
+    faults = Faults()
+    fs = HookedFileSystem(OsFileSystem(), faults)
+    error = StoreFull if fault is disk_full else WriteFailed
+    store = open_store(tmp_path, fs=fs)
+    sent = fill(store, 5)
+    assert callable(fault)
+    faults.add(fault(path="*/commitlog*", part=part))
+    with pytest.raises(error) as caught:
+        store.append(Message("orders", b"lost"))
+    assert caught.value.appended == ()
+    faults.cure()
+    with pytest.raises(error):
+        store.append(Message("orders", b"not taken"))
+    assert isinstance(store.failure, error)
+    assert bodies(store) == sent
+    store.close()
+    with open_store(tmp_path) as store:
+        assert bodies(store) == sent
+        assert store.append(Message("orders", b"again")).queue_offset == 5
+
+
+def test_an_error_behind_a_roll_lists_what_is_in_the_log(tmp_path: Path) -> None:
+    faults = Faults()
+    store = open_store(tmp_path, fs=HookedFileSystem(OsFileSystem(), faults))
+    store.append(Message("orders", b"first"))
+    faults.add(broken_write(path="*/commitlog*", skip=4))  # two segments with their fillers
+    with pytest.raises(WriteFailed) as caught:
+        store.append_many([Message("orders", b"." * 2000) for _ in range(30)])
+    appended = caught.value.appended
+    assert 10 < len(appended) < 20
+    assert len(bodies(store)) == 1 + len(appended)
+    store.close()
+
+
+def test_a_full_disk_at_the_next_segment_lists_what_is_in_the_log(tmp_path: Path) -> None:
+    faults = Faults()
+    store = open_store(tmp_path, fs=HookedFileSystem(OsFileSystem(), faults))
+    sent = [b"%02d" % number + b"." * 2000 for number in range(30)]
+    store.append(Message("orders", b"first"))
+    faults.add(Fault(code=errno.ENOSPC, kinds=frozenset({"create"}), path="*/commitlog.new"))
+    with pytest.raises(StoreFull) as caught:
+        store.append_many([Message("orders", body) for body in sent])
+    kept = len(caught.value.appended)
+    assert 0 < kept < 10
+    assert bodies(store) == [b"first", *sent[:kept]]
+    store.close()
+    faults.cure()
+    with open_store(tmp_path) as store:  # no step by hand
+        assert bodies(store) == [b"first", *sent[:kept]]
+        store.append_many([Message("orders", body) for body in sent[kept:]])
+        assert bodies(store) == [b"first", *sent]
+
+
+def test_a_full_disk_under_a_derived_file_loses_no_message_and_no_key(tmp_path: Path) -> None:
+    faults = Faults()
+    store = open_store(tmp_path, fs=HookedFileSystem(OsFileSystem(), faults))
+    faults.add(disk_full(path="*/index/*"))
+    sent: list[bytes] = []
+    while store.failure is None:
+        sent.append(b"%d" % len(sent))
+        store.append(Message("orders", sent[-1], keys=(sent[-1].decode(),)))
+    with pytest.raises(StoreFull):
+        store.append(Message("orders", b"refused"))
+    assert len(sent) > 30
+    assert bodies(store) == sent
+    store.close()
+    faults.cure()
+    with open_store(tmp_path) as store:
+        assert bodies(store) == sent
+        for body in sent:
+            assert [record.body for record in store.reader.by_key("orders", body.decode())] == [body]
+        store.append(Message("orders", b"again"))
+
+
+def test_a_queue_that_cannot_be_looked_up_is_a_named_error(tmp_path: Path) -> None:
+    faults = Faults()
+    store = open_store(tmp_path)
+    fill(store, 3)
+    store.close()
+    store = open_store(tmp_path, fs=HookedFileSystem(OsFileSystem(), faults))
+    faults.add(Fault(code=errno.EIO, kinds=frozenset({"open"}), path="*/consumequeue/orders/*"))
+    with pytest.raises(LiteMQError):
+        store.append(Message("orders", b"x"))
+    faults.cure()
+    assert store.append(Message("orders", b"x")).queue_offset == 3
+    store.close()

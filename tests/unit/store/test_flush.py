@@ -1,0 +1,299 @@
+"""Flushing: what is on disk, who waits for it, and what a failed flush means."""
+
+from __future__ import annotations
+
+import errno
+import threading
+import time
+from pathlib import Path
+from random import Random
+
+import pytest
+from tests.support.faults import Fault, Faults, broken_write, failed_sync
+from tests.support.forgetful_fs import ForgetfulFileSystem
+from tests.support.hooked_fs import Call, HookedFileSystem
+from tests.unit.store.live_support import SEGMENT, bodies, fill, open_store, small
+
+from litemq.clock import ManualClock
+from litemq.errors import Closed, FlushFailed, FlushTimeout, WriteFailed
+from litemq.store.fs import OsFileSystem
+from litemq.types import Message
+
+LOG = "*/commitlog*"
+
+
+class Gate:
+    """Hook that lets syncs of the log wait."""
+
+    def __init__(self) -> None:
+        self.opened = threading.Event()
+        self.opened.set()
+        self.waiting = threading.Event()
+        self.syncs = 0
+
+    def before(self, call: Call) -> bool:
+        if call.kind == "sync" and "commitlog" in str(call.path):
+            self.waiting.set()
+            self.opened.wait(30)
+            self.syncs += 1
+        return True
+
+    def after(self, call: Call) -> None: ...
+
+
+# -- without a thread ------------------------------------------------------------------------------------------------
+
+
+def test_a_flush_reaches_the_end_and_costs_nothing_twice(tmp_path: Path) -> None:
+    gate = Gate()
+    with open_store(tmp_path, fs=HookedFileSystem(OsFileSystem(), gate)) as store:
+        fill(store, 3)
+        assert store.flushed_end < store.appended_end
+        assert store.flush() == store.flushed_end == store.appended_end
+        syncs, flushes = gate.syncs, store.counters()["flushes"]
+        store.flush()
+        assert (gate.syncs, store.counters()["flushes"]) == (syncs, flushes)
+
+
+def test_a_flush_covers_every_segment_written_since(tmp_path: Path) -> None:
+    disk = ForgetfulFileSystem()
+    store = open_store(tmp_path, fs=disk)
+    sent = fill(store, 300)
+    assert store.appended_end > 2 * SEGMENT
+    store.flush()
+    with open_store(tmp_path, fs=disk.crash(Random(1))) as again:
+        assert bodies(again) == sent
+
+
+@pytest.mark.parametrize("policy", ["group", "sync"])
+def test_a_wait_flushes_when_there_is_no_thread(tmp_path: Path, policy: str) -> None:
+    with open_store(tmp_path, small(flush=policy)) as store:
+        answer = store.append(Message("orders", b"one"))
+        store.wait_durable(answer.end)
+        assert store.flushed_end >= answer.end
+
+
+def test_many_dirty_bytes_are_flushed_on_the_way(tmp_path: Path) -> None:
+    with open_store(tmp_path, small(flush_bytes=4096)) as store:
+        for _ in range(50):
+            store.append(Message("orders", b"." * 1000))
+            assert store.appended_end - store.flushed_end < 4096 + 1200
+
+
+# -- with a thread ---------------------------------------------------------------------------------------------------
+
+
+def until(condition: object, seconds: float = 20) -> None:
+    """Wait for a thread to bring a condition about."""
+    assert callable(condition)
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.002)
+
+
+@pytest.mark.parametrize("policy", ["async", "group", "sync"])
+def test_what_is_dirty_is_flushed_soon_by_itself(tmp_path: Path, policy: str) -> None:
+    """With every policy: a reader of ``group`` must not wait for the next waiter."""
+    with open_store(tmp_path, small(flush=policy, flush_interval_ms=10), background=True) as store:
+        answer = store.append(Message("orders", b"one"))
+        until(lambda: store.flushed_end >= answer.end)
+        assert bodies(store) == [b"one"]
+
+
+@pytest.mark.parametrize("policy", ["group", "sync"])
+def test_a_waiter_wakes_when_its_message_is_flushed(tmp_path: Path, policy: str) -> None:
+    gate = Gate()
+    fs = HookedFileSystem(OsFileSystem(), gate)
+    config = small(flush=policy, flush_interval_ms=60_000, flush_timeout_ms=20_000)
+    with open_store(tmp_path, config, fs=fs, background=True) as store:
+        gate.opened.clear()
+        gate.waiting.clear()
+        answer = store.append(Message("orders", b"one"))
+        threading.Timer(0.05, gate.opened.set).start()
+        assert store.reader.max_offset("orders", 0) == 0
+        store.wait_durable(answer.end)
+        assert store.flushed_end >= answer.end
+        assert store.reader.max_offset("orders", 0) == 1
+
+
+def test_one_flush_serves_all_that_came_before_it(tmp_path: Path) -> None:
+    gate = Gate()
+    fs = HookedFileSystem(OsFileSystem(), gate)
+    ends: list[int] = []
+    with open_store(tmp_path, small(flush="group", flush_interval_ms=60_000), fs=fs, background=True) as store:
+        store._flusher.on_flushed = ends.append
+        gate.opened.clear()
+        gate.waiting.clear()
+        first = store.append(Message("orders", b"first"))
+        store._flusher.kick()
+        until(gate.waiting.is_set)
+        last = [store.append(Message("orders", b"more")) for _ in range(10)][-1]
+        syncs = gate.syncs
+        waiters = [threading.Thread(target=store._flusher.wait, args=(last.end - i,)) for i in range(5)]
+        for waiter in waiters:
+            waiter.start()
+        gate.opened.set()
+        for waiter in waiters:
+            waiter.join()
+        assert gate.syncs <= syncs + 2
+        assert ends[0] == first.end
+        assert ends[-1] >= last.end
+
+
+@pytest.mark.parametrize("policy", ["group", "sync"])
+def test_a_slow_disk_is_a_timeout_and_no_loss(tmp_path: Path, policy: str) -> None:
+    gate = Gate()
+    fs = HookedFileSystem(OsFileSystem(), gate)
+    with open_store(tmp_path, small(flush=policy, flush_timeout_ms=30), fs=fs, background=True) as store:
+        gate.opened.clear()
+        answer = store.append(Message("orders", b"one"))
+        with pytest.raises(FlushTimeout, match="not flushed within 30 ms"):
+            store.wait_durable(answer.end)
+        assert store.failure is None
+        gate.opened.set()
+        until(lambda: store.flushed_end >= answer.end)
+        assert bodies(store) == [b"one"]
+
+
+def test_above_the_dirty_limit_an_append_waits(tmp_path: Path) -> None:
+    gate = Gate()
+    fs = HookedFileSystem(OsFileSystem(), gate)
+    config = small(flush_bytes=2000, dirty_limit_bytes=6000, flush_interval_ms=60_000, flush_timeout_ms=30)
+    with open_store(tmp_path, config, fs=fs, background=True) as store:
+        store.append(Message("orders", b"first"))
+        store.flush()
+        gate.opened.clear()
+        sent = 0
+        with pytest.raises(FlushTimeout):  # noqa: PT012 - whichever of them meets the limit
+            for sent in range(100):  # noqa: B007
+                store.append(Message("orders", b"." * 1000))
+        assert 4 <= sent <= 10
+        assert store.appended_end - store.flushed_end <= 6000 + 4000
+        gate.opened.set()
+        until(lambda: store.flushed_end == store.appended_end)
+        store.append(Message("orders", b"." * 1000))
+        assert len(bodies(store)) == sent + 3  # the one that met the limit is stored
+
+
+# -- failures --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("background", [False, True])
+@pytest.mark.parametrize("policy", ["async", "group", "sync"])
+def test_a_failed_flush_stops_writes_and_reads_go_on(tmp_path: Path, policy: str, background: bool) -> None:
+    faults = Faults()
+    disk = ForgetfulFileSystem()
+    config = small(flush=policy, flush_interval_ms=60_000)
+    store = open_store(tmp_path, config, fs=HookedFileSystem(disk, faults), background=background)
+    sent = fill(store, 5)
+    store.flush()
+    answer = store.append(Message("orders", b"perhaps lost"))
+    faults.add(failed_sync(path=LOG))
+    with pytest.raises(FlushFailed, match="open the store again"):
+        store.flush() if policy == "async" else store.wait_durable(answer.end)
+    for again in (store.flush, lambda: store.append(Message("orders", b"not taken")), store.checkpoint, store.retain):
+        with pytest.raises(FlushFailed):
+            again()
+    if policy != "async":
+        with pytest.raises(FlushFailed):
+            store.wait_durable(answer.end)
+    store.tick()
+    assert store.flushed_end < answer.end
+    assert bodies(store)[:5] == sent
+    store.close()
+    with open_store(tmp_path, config, fs=disk.kill()) as again_open:
+        assert not again_open.was_clean
+        assert bodies(again_open)[:5] == sent
+        again_open.append(Message("orders", b"taken"))
+
+
+def test_a_flush_that_failed_after_a_failed_write_is_not_tried_again(tmp_path: Path) -> None:
+    """Linux tells of lost pages once: the next fdatasync would succeed, and be a lie."""
+    faults = Faults()
+    store = open_store(tmp_path, fs=HookedFileSystem(OsFileSystem(), faults))
+    fill(store, 3)
+    faults.add(broken_write(path=LOG, count=1))
+    with pytest.raises(WriteFailed):
+        store.append(Message("orders", b"x"))
+    faults.add(failed_sync(path=LOG, count=1))
+    with pytest.raises(FlushFailed):
+        store.flush()
+    with pytest.raises(FlushFailed):
+        store.flush()
+    assert store.flushed_end < store.appended_end
+    assert isinstance(store.failure, WriteFailed)  # the first reason stays
+    store.close()
+
+
+def test_a_failure_in_the_thread_wakes_whoever_waits(tmp_path: Path) -> None:
+    faults = Faults()
+    fs = HookedFileSystem(OsFileSystem(), faults)
+    config = small(flush="group", flush_interval_ms=60_000, flush_timeout_ms=60_000)
+    store = open_store(tmp_path, config, fs=fs, background=True)
+    answer = store.append(Message("orders", b"one"))
+    faults.add(failed_sync(path=LOG))
+    began = time.monotonic()
+    with pytest.raises(FlushFailed):
+        store.wait_durable(answer.end)
+    with pytest.raises(FlushFailed):
+        store.wait_durable(answer.end)
+    assert time.monotonic() - began < 30
+    store.close()
+
+
+def test_a_failed_flush_above_the_dirty_limit_is_no_hang(tmp_path: Path) -> None:
+    faults = Faults()
+    fs = HookedFileSystem(OsFileSystem(), faults)
+    config = small(flush_bytes=2000, dirty_limit_bytes=4000, flush_interval_ms=60_000, flush_timeout_ms=60_000)
+    store = open_store(tmp_path, config, fs=fs, background=True)
+    faults.add(failed_sync(path=LOG))
+    with pytest.raises(FlushFailed):  # noqa: PT012 - whichever of them meets it
+        for _ in range(100):
+            store.append(Message("orders", b"." * 1000))
+    store.close()
+
+
+def test_a_checkpoint_that_fails_stops_writes(tmp_path: Path) -> None:
+    for number, background in enumerate((False, True)):
+        faults = Faults()
+        fs = HookedFileSystem(OsFileSystem(), faults)
+        clock = ManualClock()
+        store = open_store(tmp_path / str(number), clock=clock, fs=fs, background=background)
+        sent = fill(store, 5)
+        faults.add(Fault(code=errno.EIO, kinds=frozenset({"sync_all"})))
+        with pytest.raises(FlushFailed, match="checkpoint"):
+            store.checkpoint()
+        with pytest.raises(FlushFailed):
+            store.append(Message("orders", b"x"))
+        clock.advance(60_000)
+        store.tick()
+        assert bodies(store) == sent
+        store.close()
+        faults.cure()
+        with open_store(tmp_path / str(number), clock=clock) as again:
+            assert bodies(again) == sent
+
+
+def test_a_closed_store_is_not_flushed(tmp_path: Path) -> None:
+    store = open_store(tmp_path, small(flush="group"), background=True)
+    answer = store.append(Message("orders", b"one"))
+    store.abandon()
+    with pytest.raises(Closed):
+        store.flush()
+    with pytest.raises(Closed):
+        store.wait_durable(answer.end)
+    store.close()
+
+
+def test_threads_end_with_the_store(tmp_path: Path) -> None:
+    before = threading.active_count()
+    descriptors = len(list(Path("/proc/self/fd").iterdir()))
+    for _ in range(3):
+        store = open_store(tmp_path, background=True)
+        assert threading.active_count() > before
+        fill(store, 3)
+        store.close()
+        store.close()
+        assert threading.active_count() == before
+    assert len(list(Path("/proc/self/fd").iterdir())) == descriptors

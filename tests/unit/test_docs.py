@@ -1,0 +1,128 @@
+"""The pages tell the truth: their commands run, and print what the page says.
+
+A fenced block whose info string is ``sh run`` or ``python run`` is run, block after block of a page in one empty
+directory.  A block ``text output`` right behind it is what it prints, on stdout and stderr together: ``…`` stands for
+anything, a line that is only ``…`` for any lines.  In the README the commands of the tour run on a small store.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from litemq import MessageStore, StoreConfig
+from litemq.types import Message
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = sorted([*ROOT.glob("docs/how-to/*.md"), *ROOT.glob("docs/tutorial/*.md")])
+_FENCE = re.compile(r"^```(?P<info>[^\n]*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Block:
+    """A block that is run, and what it should print; None: anything."""
+
+    language: str
+    code: str
+    line: int
+    output: str | None
+
+
+def blocks(page: str) -> list[Block]:
+    """Return the blocks of a page that are run."""
+    found = list(_FENCE.finditer(page))
+    answer = []
+    for number, fence in enumerate(found):
+        behind = found[number + 1] if number + 1 < len(found) else None
+        language, _, mark = fence["info"].partition(" ")
+        if mark != "run":
+            continue
+        output = None
+        if behind is not None and behind["info"] == "text output" and not page[fence.end() : behind.start()].strip():
+            output = behind["body"]
+        answer.append(Block(language, fence["body"], page.count("\n", 0, fence.start()) + 1, output))
+    return answer
+
+
+def pattern(output: str) -> re.Pattern[str]:
+    """Return what matches the output that a page shows."""
+    lines = [
+        r"(?:.*\n)*" if line == "…" else ".*".join(re.escape(part) for part in line.split("…")) + r"[ ]*\n"
+        for line in output.splitlines()
+    ]
+    return re.compile("".join(lines))
+
+
+def run(language: str, code: str, where: Path) -> subprocess.CompletedProcess[str]:
+    """Run code as a reader of the page would, with the tested interpreter's commands first on the path."""
+    command = [sys.executable, "-"] if language == "python" else ["bash", "-euo", "pipefail", "-s"]
+    here = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    return subprocess.run(
+        command,
+        input=code,
+        cwd=where,
+        env={**os.environ, "PATH": here, "TZ": "UTC", "LC_ALL": "C.UTF-8"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT / "docs").as_posix())
+def test_the_commands_of_a_page_do_what_it_says(page: Path, tmp_path: Path) -> None:
+    for block in blocks(page.read_text()):
+        done = run(block.language, block.code, tmp_path)
+        place = f"{page.relative_to(ROOT)}:{block.line}"
+        assert done.returncode == 0, f"{place}: status {done.returncode}\n{done.stdout}"
+        if block.output is not None:
+            assert pattern(block.output).fullmatch(done.stdout), f"{place} printed:\n{done.stdout}"
+
+
+def test_every_page_but_the_shelves_has_something_to_run() -> None:
+    silent = [page.name for page in PAGES if page.name != "README.md" and not blocks(page.read_text())]
+    assert not silent
+
+
+def test_the_tour_of_the_readme_runs(tmp_path: Path) -> None:
+    small = StoreConfig(segment_bytes=1 << 20, queue_entries=1000, index_slots=1000, index_entries=4000)
+    with MessageStore.open(tmp_path / "litemq-store", small) as store:
+        store.append_many([Message("orders", b"an order", keys=(f"order-{i}",)) for i in range(20)])
+    tour = (ROOT / "README.md").read_text().partition("## A short tour")[2].partition("\n## ")[0]
+    commands = re.findall(r"^\$ (litemq .*?)\s*(?:#.*)?$", tour, re.MULTILINE)
+    assert len(commands) >= 10
+    done = run("sh", "\n".join(f"{command} || exit 9" for command in commands), tmp_path)
+    assert done.returncode == 0, done.stdout
+    assert done.stdout.count("keys=order-17") >= 1
+
+
+def test_one_sentence_stands_on_one_line() -> None:
+    """Prose of the pages only: not tables, lists' marks, headings or blocks."""
+    wrong = [
+        f"{page.relative_to(ROOT)}: {line}"
+        for page in sorted((ROOT / "docs").rglob("*.md"))
+        for line in _FENCE.sub("", page.read_text()).splitlines()
+        if not line.startswith(("|", "#")) and re.search(r"[a-z`)]\. [A-Z]", line) and "**D**" not in line
+    ]
+    assert not wrong
+
+
+def test_shelves_lead_to_every_page() -> None:
+    for shelf in ("tutorial", "how-to", "reference", "explanation", "adr"):
+        index = (ROOT / "docs" / shelf / "README.md").read_text()
+        for page in (ROOT / "docs" / shelf).glob("*.md"):
+            assert page.name == "README.md" or f"]({page.name})" in index, f"docs/{shelf}/README.md: no {page.name}"
+
+
+def test_a_wrong_output_is_noticed() -> None:
+    shown = pattern("result  ok\n…\nat … bytes\n")
+    assert shown.fullmatch("result  ok\na\nb\nat 17 bytes\n")
+    assert not shown.fullmatch("result  not ok\nat 17 bytes\n")
+    assert not shown.fullmatch("result  ok\nat 17 bytes\nmore\n")
