@@ -441,7 +441,7 @@ def parse_litemq(
         if crc != stored:
             return _WRONG_CHECKSUM
         rows[o + _CHECKED] = 1
-    elif position >= checked_from:
+    elif 0 <= checked_from <= position:
         return _NO_CHECKSUM
     if i64(p, c + 12) != position:
         return _WRONG_OFFSET
@@ -556,7 +556,7 @@ def parse_rocketmq(
     check = crc32_record(p, at, body, behind, end, crc)
     if check > 1:
         return check
-    if check == 0 and position >= checked_from:
+    if check == 0 and 0 <= checked_from <= position:
         return _NO_CHECKSUM
     rows[o + _CHECKED] = 1
     if i64(p, at + 28) != position:
@@ -691,14 +691,15 @@ def scan(
     table: cython.longlong[::1],
     stop_at_compressed: cython.bint = False,
     magic: cython.longlong = 0x544D5101,
-    checked_from: cython.longlong = 1 << 62,
+    checked_from: cython.longlong = layout.NEVER,
 ) -> tuple[int, int, int]:
     """Walk over the frames in ``view[start:end]`` and return (rows filled, place, why it stopped).
 
     ``base`` is the log position of ``view[0]``.  With ``CUT`` the place is that of a frame which needs bytes beyond
     ``end``; with a reason of ``DAMAGE`` or above, that of the damaged frame; with ``COMPRESSED`` the place behind
     the last row, whose body the caller wants to see.  ``magic`` is tmq's, -1 takes any.  A record at or behind
-    ``checked_from`` that has no checksum of the whole of it is damaged: its writer gives one to every record.
+    ``checked_from`` that has no checksum of the whole of it is damaged: its writer gives one to every record; with
+    ``rows.NEVER`` there is no such place.
     """
     p: cython.pointer(cython.const[cython.uchar])
     rows: cython.p_longlong

@@ -67,8 +67,8 @@ COLUMNS = (
 
 WIDTH = len(COLUMNS)
 
-NEVER = 1 << 62
-"""A position behind all others."""
+NEVER = -1
+"""Instead of a position: there is none from which on every record has a checksum of the whole of it."""
 
 
 def table(count: int) -> array[int]:

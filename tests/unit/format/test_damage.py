@@ -10,8 +10,9 @@ from tests.unit.format.golden import Golden
 
 from litemq.errors import CorruptRecord, TornRecord
 from litemq.format import _scan_cy, rows
+from litemq.format.placement import Placement
 from litemq.format.record import FORMATS, ROCKETMQ, decode
-from litemq.types import Record
+from litemq.types import LogPosition, Message, QueueOffset, Record
 
 EACH = pytest.mark.parametrize("record", golden.ALL, ids=lambda record: f"{record.format}-{len(record.data)}")
 
@@ -133,6 +134,14 @@ def test_a_record_without_a_checksum_counts_only_before_that() -> None:
         assert found_where_all_are_checked(code, data) == rows.NO_CHECKSUM
         assert _scan_cy.scan(code, data, 0, len(data), 1000, rows.table(1), checked_from=1001)[0] == 1
         assert _scan_cy.scan(code, data, 0, len(data), 1000, rows.table(1))[0] == 1
+
+
+@pytest.mark.parametrize("position", [(1 << 62) - 1, 1 << 62, (1 << 63) - 1])
+def test_no_position_is_too_far_for_a_record_without_a_checksum(position: int) -> None:
+    for name in ("litemq", "rocketmq"):
+        data = FORMATS[name].write(Message("t", b"x"), Placement(LogPosition(position), QueueOffset(0)))
+        data = unchecked(data) if name == "litemq" else data
+        assert decode(data, position) is not None
 
 
 # ── each reason, by one byte ──

@@ -100,7 +100,7 @@ def scan(
 
 
 def assert_same_scan(code: int, data: bytes, *, base: int = 1000, count: int = 3, magic: int = -1) -> None:
-    for checked_from in (1 << 62, base + 1, 0):
+    for checked_from in (rows.NEVER, base + 1, 0):
         of = partial(scan, code=code, data=data, base=base, count=count, magic=magic, checked_from=checked_from)
         assert of(_scan_cy) == of(SCAN), data.hex()
 
