@@ -430,16 +430,15 @@ class Batch:
         i: cython.Py_ssize_t
         o: cython.Py_ssize_t
         answer: list[Appended] = []
+        made: Appended
         for i in range(self.count):
             o = i * _WIDTH
-            answer.append(
-                Appended(
-                    self.rows[o + _POSITION],
-                    self.rows[o + _POSITION] + self.rows[o + _SIZE],
-                    self.rows[o + _QUEUE_OFFSET],
-                    self.rows[o + _STORE_TIME],
-                )
-            )
+            made = Appended.__new__(Appended)  # its ``__init__`` would take numbers as objects
+            made.position = self.rows[o + _POSITION]
+            made.end = made.position + self.rows[o + _SIZE]
+            made.queue_offset = self.rows[o + _QUEUE_OFFSET]
+            made.store_time = self.rows[o + _STORE_TIME]
+            answer.append(made)
         return answer
 
     @cython.ccall
