@@ -40,6 +40,7 @@ class Checkpointer:
         clock: Clock,
         flusher: Flusher,
         last_time: Callable[[], int],
+        save_progress: Callable[[], None],
     ) -> None:
         self._parts = parts
         self._config = config
@@ -47,6 +48,7 @@ class Checkpointer:
         self._clock = clock
         self._flusher = flusher
         self._last_time = last_time
+        self._save_progress = save_progress
         now = clock.monotonic_ms()
         self._due_at = now + config.checkpoint_interval_ms
         self._slots_at = now + (_SLOTS_INTERVAL_MS if parts.was_clean else 0)
@@ -76,6 +78,7 @@ class Checkpointer:
             if not wait and not self.job.done():
                 return
             self.job.result()
+        self._save_progress()  # a snapshot holds nothing that the log does not
         now = self._clock.monotonic_ms()
         self._due_at = now + self._config.checkpoint_interval_ms
         end = parts.log.end

@@ -67,7 +67,15 @@ class MessageStore:
         self._reader = Reader(parts.log, parts.queues, parts.index, parts.tables, lambda: self.readable_end)
         self._state = StateWriter(parts, self._appender, self._flusher, clock)
         self._opener = self._state.open_queues  # bound once: the hot path makes no new objects
-        self._checkpointer = Checkpointer(parts, config, fs, clock, self._flusher, lambda: self._appender.last_time)
+        self._checkpointer = Checkpointer(
+            parts,
+            config,
+            fs,
+            clock,
+            self._flusher,
+            last_time=lambda: self._appender.last_time,
+            save_progress=self._state.save_progress,
+        )
         self._housekeeper = Housekeeper(parts, config, fs, clock, self._reader, self._state, self._checkpointer)
         self._is_open = True
         self._refuses = False
@@ -336,7 +344,6 @@ class MessageStore:
             return
         try:
             if self._log.failure is None:
-                self._state.save_progress()
                 self.tables.changed = self.progress.changed = True
                 self.checkpoint()
                 with self._log.changing_files():

@@ -227,6 +227,18 @@ def test_any_snapshot_and_the_log_give_the_same(tmp_path: Path, lost: tuple[str,
         assert found == {key: min(offset or 0, 13) if key[1] == "gone" else offset for key, offset in before.items()}
 
 
+def test_a_snapshot_holds_nothing_that_the_log_does_not(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    fill(store, 5)
+    store.progress.commit("g", "orders", 0, 3)
+    store.checkpoint()
+    store.abandon()
+    for path in (tmp_path / "store" / "config").glob("consumerOffset.json*"):
+        path.unlink()
+    with open_store(tmp_path) as store:
+        assert store.progress.offset("g", "orders", 0) == 3
+
+
 def test_a_foreign_snapshot_is_adopted_at_once(tmp_path: Path) -> None:
     """What a group commits after a real RocketMQ's table was taken over must not be lost by a crash."""
     clock = ManualClock()
