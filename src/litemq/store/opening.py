@@ -175,6 +175,8 @@ class _Opening:
             segments.add(recovered.end)
         dispatcher.forget_queues()
         log = CommitLog(segments, layout.format, end=recovered.end)
+        if recovered.is_hidden:
+            log.roll()
         progress = Progress()
         progress_from = self._replay_progress(progress, log, queues, tables)
         claims = (found.flushed, found.derived, replay_from, progress_from)

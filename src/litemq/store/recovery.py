@@ -2,9 +2,12 @@
 
 The log is scanned from the position up to which derived files are known to be on disk (the checkpoint).  Damage
 behind the flushed position is a torn tail: its bytes are saved under ``repair/`` and cut off.  Damage before it is
-stepped over and reported; a store never refuses to start over a damaged record.  After an unclean stop everything
-behind the end is zeroed before the first append, so that no old record can come back.  Where all records have
-checksums (``checked_from``, never before the flushed position) one without is torn, too.
+stepped over and reported; a store never refuses to start over a damaged record.  Without a flushed position of ours
+damage is a torn tail when no sound record follows it.  After an unclean stop everything behind the end is zeroed
+before the first append, so that no old record can come back.  Where all records have checksums (``checked_from``,
+never before the flushed position) one without is torn, too.
+
+Damage that is no frame hides the rest of its segment from every later scan, so the log goes on in the next one.
 
     crash while …            leaves                                     the next recovery
     saving a torn tail       a part of the copy; the tail untouched     saves again
@@ -26,6 +29,7 @@ from litemq.format.record import Format
 from litemq.store.dispatcher import Dispatcher
 from litemq.store.frames import Kind, adds_up, read_head
 from litemq.store.fs import FileSystem
+from litemq.store.resync import has_sound_record
 from litemq.store.segment_walk import Window
 from litemq.store.segments import Segment, Segments
 
@@ -47,6 +51,8 @@ class Recovered:
     scanned_bytes: int = 0
     last_time: int = 0
     """Newest store time that was scanned."""
+    is_hidden: bool = False
+    """Whether the end lies behind damage of its segment that is no frame: nothing more may be written there."""
     cut: list[tuple[int, int]] = field(default_factory=list)
     """(position, bytes) of what was saved under ``repair/`` and cut off."""
     damaged: list[tuple[int, str]] = field(default_factory=list)
@@ -78,6 +84,7 @@ class Recovery:
         self._buffer = bytearray(WINDOW_BYTES)
         self._table = rows.table(_TABLE_ROWS)
         self._gap_at = -1
+        self._has_torn_end = False
 
     def run(self, start: int, *, clean: bool, noted: int = 0) -> Recovered:
         """Scan from ``start`` to the end; cut what is torn, and after an unclean stop zero what lies behind.
@@ -99,8 +106,9 @@ class Recovery:
                 position = segment.start
         if not clean:
             self._write_again(max(noted, start if self._flushed is None else self._flushed), found.end)
-        if not clean or self._segments.last.start > found.end:  # a file that was made ahead of time is no last one
-            self._cut(found.end)
+        is_foreign = self._flushed is None
+        if not clean or is_foreign or self._has_torn_end or self._segments.last.start > found.end:
+            self._cut(found.end)  # also a file that was made ahead of time, which is no last one
         return found
 
     def _next(self, segment: Segment) -> Segment | None:
@@ -116,6 +124,7 @@ class Recovery:
 
     def _scan(self, segment: Segment, position: int) -> int | None:
         """Feed the segment's records from ``position`` on; return the log's end when it is here, else None."""
+        self._found.is_hidden = False
         window = Window(segment.file, segment.size, self._buffer)
         at = position - segment.start
         window.load(at)
@@ -173,10 +182,11 @@ class Recovery:
             left = segment.size - at
             if left < 4 and self._next(segment) is not None:
                 return None
-            if not self._is_hole(segment, position):
+            if not self._is_hole(segment, window, at):
                 return at
             self._report(position, "a hole of zeros, and records behind it")
         elif self._is_torn(segment, window, at):
+            self._has_torn_end = True
             return at
         else:
             self._report(position, rows.REASONS.get(why, "the frame reaches beyond its segment"))
@@ -185,8 +195,9 @@ class Recovery:
             if head.kind is Kind.RECORD and behind <= self._sure_end(segment) and self._goes_on(window, behind):
                 return behind
         if self._flushed is not None and position < self._flushed <= segment.end:
+            self._found.is_hidden = True
             return self._flushed - segment.start  # a record begins there, whatever lies between
-        return None if self._next(segment) is not None else at
+        return None
 
     def _sure_end(self, segment: Segment) -> int:
         """Return the last place of a segment at which a frame may end that begins before the flushed position."""
@@ -197,30 +208,21 @@ class Recovery:
         if self._flushed is not None:
             return segment.start + at >= self._flushed
         # Not our checkpoint: torn when nothing sound follows in the last segment that holds anything.
-        if self._is_followed(segment):
-            return False
-        head = read_head(self._format, window.read(at, 8))
-        return not (
-            head.kind is Kind.RECORD
-            and at + head.size <= segment.size
-            and read_head(self._format, window.read(at + head.size, 8)).kind is Kind.RECORD
-            and self._is_sound(segment, window, at + head.size)
-        )
+        return not self._is_followed(segment) and not self._goes_on_somewhere(segment, window, at)
 
-    def _is_hole(self, segment: Segment, position: int) -> bool:
-        """Return whether the log goes on behind zeros that begin at ``position``."""
-        return self._is_followed(segment) if self._flushed is None else position < self._flushed
+    def _is_hole(self, segment: Segment, window: Window, at: int) -> bool:
+        """Return whether the log goes on behind zeros that begin at ``at``."""
+        if self._flushed is not None:
+            return segment.start + at < self._flushed
+        return self._is_followed(segment) or self._goes_on_somewhere(segment, window, at)
+
+    def _goes_on_somewhere(self, segment: Segment, window: Window, at: int) -> bool:
+        return has_sound_record(self._format, window, segment.start, at + 1)
 
     def _is_followed(self, segment: Segment) -> bool:
         """Return whether a later segment holds anything: RocketMQ makes one ahead of time."""
         later = self._next(segment)
         return later is not None and not Window(later.file, later.size, bytearray()).is_zero(0)
-
-    def _is_sound(self, segment: Segment, window: Window, at: int) -> bool:
-        size = min(read_head(self._format, window.read(at, 8)).size, segment.size - at)
-        data = window.read(at, size)
-        table = rows.table(1)
-        return scan(self._format.code, data, 0, len(data), segment.start + at, table)[0] == 1
 
     def _goes_on(self, window: Window, at: int) -> bool:
         return read_head(self._format, window.read(at, 8)).kind in (Kind.NOTHING, Kind.RECORD, Kind.FILLER)

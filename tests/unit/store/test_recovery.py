@@ -19,6 +19,7 @@ from litemq.format.checkpoint import Checkpoint
 from litemq.format.names import CHANGES_TOPIC
 from litemq.store import checkpoint
 from litemq.store.fs import OsFileSystem
+from litemq.store.rebuild import rebuild
 from litemq.store.segments import name_of
 from litemq.store.verify import verify
 from litemq.types import Appended, Message
@@ -207,8 +208,27 @@ def test_damage_in_the_flushed_end_does_not_lead_beyond_it(tmp_path: Path) -> No
     overwrite(tmp_path, answers[3].position, (end + 500 - answers[3].position - 4).to_bytes(4))
     shutil.rmtree(tmp_path / "store" / "consumequeue")
     with open_store(tmp_path) as store:
-        assert store.appended_end == end
-        assert store.append(Message("orders", b"next")).position == end
+        assert store.recovered.end == end
+        assert store.recovered.cut == []
+        assert store.append(Message("orders", b"next")).position == SEGMENT
+
+
+@pytest.mark.parametrize("fmt", FORMATS)
+def test_what_is_appended_behind_damage_is_found_by_every_later_scan(tmp_path: Path, fmt: str) -> None:
+    """A frame whose size is a lie hides the rest of its segment: a rebuild would not find what is written there."""
+    with open_store(tmp_path, small(format=fmt, flush="group")) as store:
+        answers = [store.append(Message("orders", b"%d" % n)) for n in range(20)]
+    overwrite(tmp_path, answers[3].position, b"\0\1\2\3")
+    shutil.rmtree(tmp_path / "store" / "consumequeue")
+    sent = [b"new 0", b"new 1", b"new 2"]
+    for body in sent:
+        store = open_store(tmp_path, small(format=fmt, flush="group"))
+        store.wait_durable(store.append(Message("orders", body)).end)
+        store.abandon()
+    rebuild(tmp_path / "store")
+    with open_store(tmp_path) as store:
+        assert bodies(store)[-3:] == sent
+        assert [record.body for record in store.reader.by_time(None, None, topic="orders")][-3:] == sent
 
 
 @pytest.mark.parametrize("fmt", FORMATS)
@@ -383,6 +403,57 @@ def test_damage_without_our_checkpoint_is_no_end_when_a_sound_record_follows(tmp
         assert [position for position, _ in store.recovered.damaged] == [answers[10].position]
         found = store.read("orders", 0, 0)
         assert [bool(size) for size in found.sizes] == [n != 10 for n in range(20)]
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("fmt", FORMATS)
+@pytest.mark.parametrize("kind", ["two records", "size field", "zeros"])
+def test_larger_damage_without_our_checkpoint_is_no_end_either(
+    tmp_path: Path, fmt: str, kind: str, clean: bool
+) -> None:
+    with open_store(tmp_path, small(format=fmt)) as store:
+        answers = [store.append(Message("orders", b"%03d" % n + b"." * 100)) for n in range(20)]
+    (tmp_path / "store" / "checkpoint").unlink()
+    if not clean:
+        (tmp_path / "store" / "abort").touch()
+    hit = answers[10]
+    match kind:
+        case "two records":
+            for answer in answers[10:12]:
+                flip(tmp_path, answer, at=(answer.end - answer.position) // 2)
+        case "size field":
+            overwrite(tmp_path, hit.position, b"\x7f\1\2\3")
+        case "zeros":
+            overwrite(tmp_path, hit.position, bytes(hit.end - hit.position))
+    before = log_bytes(tmp_path, 0, SEGMENT)
+    for life in range(2):
+        with open_store(tmp_path) as store:
+            assert bool(store.recovered.damaged) == (life == 0)
+            assert store.recovered.cut == []
+            found = [bool(size) for size in store.read("orders", 0, 0).sizes][: 20 if kind == "two records" else 10]
+            assert found == [kind != "two records" or n not in (10, 11) for n in range(len(found))]
+            assert log_bytes(tmp_path, 0, answers[-1].end) == before[: answers[-1].end]
+            # In a segment that damage hides nothing is written any more.
+            assert (store.append(Message("orders", b"next")).position >= SEGMENT) == (kind != "two records")
+    rebuild(tmp_path / "store")
+    with open_store(tmp_path) as store:
+        last = store.reader.max_offset("orders", 0) - 2
+        assert [record.body for record in store.records("orders", 0, last)] == [b"next"] * 2
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_what_lies_behind_the_end_of_a_foreign_log_is_saved_and_cut(tmp_path: Path, clean: bool) -> None:
+    with open_store(tmp_path, small(format="rocketmq")) as store:
+        sent = fill(store, 5)
+        end = store.appended_end
+    (tmp_path / "store" / "checkpoint").unlink()
+    if not clean:
+        (tmp_path / "store" / "abort").touch()
+    overwrite(tmp_path, end + 100, b"old bytes")
+    with open_store(tmp_path) as store:
+        assert store.recovered.cut == [(end, 109)]
+        assert bodies(store) == sent
+    assert (tmp_path / "store" / "repair" / f"{end:020d}").read_bytes() == bytes(100) + b"old bytes"
 
 
 def test_damage_at_the_end_without_our_checkpoint_is_a_torn_tail(tmp_path: Path) -> None:
