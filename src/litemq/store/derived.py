@@ -99,6 +99,7 @@ class Derived:
             now_ms=now_ms,
             first_offset=self.tables.first_offset,
             has_batch_queues=lambda topic: topic in batch_topics,
+            log_start=lambda: 0,
         )
         self._feeder.wants_queue = wants_queue
         if has_changes(fmt):

@@ -45,6 +45,7 @@ class Dispatcher:
         now_ms: Callable[[], int],
         first_offset: Callable[[str, int], int],
         has_batch_queues: Callable[[str], bool],
+        log_start: Callable[[], int],
     ) -> None:
         self.queues = queues
         self.index = index
@@ -55,6 +56,7 @@ class Dispatcher:
         self._now_ms = now_ms
         self._first_offset = first_offset
         self._has_batch_queues = has_batch_queues
+        self._log_start = log_start
         self.on_error: Callable[[OSError], None] = lambda _error: None
         """Called when a derived file cannot be written: the log must take no more."""
         self.on_change: Callable[[bytes, int], None] = lambda _body, _position: None
@@ -174,6 +176,8 @@ class Dispatcher:
             return missing <= _SMALL_GAP or missing <= (position - tail.last_position) // _SMALLEST_RECORD
         if offset <= 0:
             return offset == 0  # a real RocketMQ starts a topic anew that was deleted
+        if tail.last_position < self._log_start():
+            return True  # no record can vouch for the entries: after a power cut they may be what is left of others
         entry = self.queues.entry(tail, offset)
         return entry is None or entry.position >= position
 

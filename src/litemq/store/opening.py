@@ -143,6 +143,7 @@ class _Opening:
             now_ms=self._clock.now_ms,
             first_offset=tables.first_offset,
             has_batch_queues=tables.has_batch_queues,
+            log_start=lambda: segments.first.start,
         )
         log = CommitLog(segments, layout.format, end=segments.last.end)
         start = self._scan_start(found, log, queues, was_clean=was_clean)

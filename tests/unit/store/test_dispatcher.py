@@ -44,6 +44,7 @@ class Bench:
             now_ms=lambda: NOW,
             first_offset=lambda topic, queue: self.first_offsets.get((topic, queue), 0),
             has_batch_queues=lambda topic: topic in self.batch_topics,
+            log_start=lambda: 0,
         )
         self.end = 0
         self.positions: dict[bytes, int] = {}

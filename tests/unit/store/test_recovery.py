@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import shutil
+import struct
 import tracemalloc
 from pathlib import Path
 
@@ -155,6 +156,31 @@ def test_a_torn_size_field_costs_no_memory(tmp_path: Path) -> None:
         assert peak < 16 << 20
         assert bodies(store) == sent
         store.close()
+
+
+@pytest.mark.parametrize("fmt", FORMATS)
+def test_a_torn_entry_that_points_below_the_log_costs_no_message(tmp_path: Path, fmt: str) -> None:
+    """Half of an entry arrived; what it says cannot be checked, because no record is there any more."""
+    clock = ManualClock()
+    store = open_store(tmp_path, small(format=fmt, retention_hours=1), clock=clock)
+    store.append(Message("idle", b"old"))
+    fill(store, 2 * SEGMENT // 300)
+    clock.advance(2 * 3_600_000)
+    fill(store, SEGMENT // 300)
+    store.retain()
+    store.checkpoint()
+    assert store.start > 0
+    assert store.append(Message("idle", b"flushed")).queue_offset == 1
+    store.flush()
+    store.abandon()
+    stride = 24 if fmt == "litemq" else 20
+    with (tmp_path / "store" / "consumequeue" / "idle" / "0" / name_of(0)).open("r+b") as file:
+        file.seek(stride)
+        file.write(struct.pack(">qi", 300, 200))
+    with open_store(tmp_path, clock=clock) as store:
+        assert bodies(store, "idle") == [b"flushed"]
+        assert store.append(Message("idle", b"next")).queue_offset == 2
+    assert verify(tmp_path / "store").is_ok
 
 
 # -- damage before the flushed position ------------------------------------------------------------------------------
