@@ -51,7 +51,7 @@ class Config:
         self._groups = self._read("groups")
         self._offsets = self._read("progress")
         self._tables = Tables(target)
-        self._replay_from = self._tables.load(self._topics, self._groups)
+        self._tables.load(self._topics, self._groups)
         self._progress = Progress()
         self._progress_from = self._progress.load(self._offsets)
         self._has_changes = self._has_progress = False
@@ -83,8 +83,7 @@ class Config:
         if change is None:
             return
         self._has_changes = True
-        if self._replay_from is not None and record.position >= self._replay_from:
-            self._tables.apply(change, record.position)
+        self._tables.replay(change, record.position)
         if self._progress_from is not None and record.position >= self._progress_from:
             if change.op == "topic-deleted":
                 self._progress.forget(topic=change.name)

@@ -134,7 +134,7 @@ class _Opening:
             segments.add(0)
         found = self._checkpoint(segments.first.start)
         tables = Tables(layout.format)
-        replay_from = tables.load(snapshot.read(fs, paths.topics), snapshot.read(fs, paths.groups))
+        tables.load(snapshot.read(fs, paths.topics), snapshot.read(fs, paths.groups))
         queues = ConsumeQueues(fs, paths.queues, layout.format.name, layout.queue_entries, self._config.open_files)
         index = KeyIndex(fs, paths.index, layout.index_slots, layout.index_entries)
         dispatcher = Dispatcher(
@@ -149,14 +149,14 @@ class _Opening:
         start = self._scan_start(found, log, queues, was_clean=was_clean)
         trusted = was_clean and log.start < start == found.derived == found.flushed
         self._cut_derived(start, log, queues, index, found, trusted=trusted)
-        for position, change in self._changes(log, queues, replay_from or 0, start):
-            tables.replay(change, position, replay_from)
+        for position, change in self._changes(log, queues, tables.replay_from, start):
+            tables.replay(change, position)
 
         def on_change(body: bytes, position: int) -> None:
             change = changes.decode(body)
             if change is None:
                 return
-            tables.replay(change, position, replay_from)
+            tables.replay(change, position)
             if change.op == "topic-deleted":
                 queues.drop_topic(change.name)
 
@@ -180,7 +180,7 @@ class _Opening:
             log.roll()
         progress = Progress()
         progress_from = self._replay_progress(progress, log, queues, tables)
-        claims = (found.flushed, found.derived, replay_from, progress_from)
+        claims = (found.flushed, found.derived, tables.topics_from, tables.groups_from, progress_from)
         is_ahead = any(claim is not None and claim > recovered.end for claim in claims)
         if not found.checked and not is_ahead:
             self._check_from_here(replace(found, flushed=recovered.end, derived=start, checked=True), log)
@@ -198,7 +198,7 @@ class _Opening:
             recovered,
             min(max(found.flushed if found.flushed is not None else 0, log.start), log.end),
             was_clean,
-            is_foreign=replay_from is None or is_ahead,
+            is_foreign=tables.is_foreign or is_ahead,
             has_foreign_progress=progress_from is None or is_ahead,
             is_ahead=is_ahead,
         )

@@ -33,6 +33,10 @@ class Tables:
         """Whether the snapshots are behind."""
         self._positions: dict[tuple[str, str], int] = {}
         self._version = 0
+        self.topics_from: int | None = 0
+        """Position from which on changes of topics are not in their snapshot; None: a real RocketMQ wrote it last."""
+        self.groups_from: int | None = 0
+        """… and of groups."""
 
     def apply(self, change: Change, position: int) -> None:
         """Take in a change whose record stands at ``position``."""
@@ -66,20 +70,33 @@ class Tables:
         known = self.deletions.next_offsets.get(change.name, {})
         return all(change.offsets.get(queue, 0) >= offset for queue, offset in known.items())
 
-    def replay(self, change: Change, position: int, replay_from: int | None) -> None:
-        """Take in a change found in the log; ``replay_from`` is what ``load`` returned.
+    @property
+    def is_foreign(self) -> bool:
+        """Return whether a real RocketMQ wrote a snapshot last, so that it is the truth and nothing older counts."""
+        return self.topics_from is None or self.groups_from is None
 
-        When a real RocketMQ wrote the tables later, only this stays true: who the log is, and what is dead.  Not min
+    @property
+    def replay_from(self) -> int:
+        """Return the position from which on changes must be replayed over the snapshots."""
+        if self.topics_from is None:
+            return 0
+        return self.topics_from if self.groups_from is None else min(self.topics_from, self.groups_from)
+
+    def replay(self, change: Change, position: int) -> None:
+        """Take in a change found in the log, unless a snapshot holds it.
+
+        When a real RocketMQ wrote the topics later, only this stays true: who the log is, and what is dead.  Not min
         offsets: it may have started the queue anew at 0.
         """
-        if replay_from is None:
-            if change.op == "identity":
-                self.log_id = self.log_id or change.name
-                self._positions[(change.op, change.name)] = position
-            elif change.op == "topic-deleted":
-                self.deletions.apply(change, position)
-        elif position >= replay_from:
-            self.apply(change, position)
+        known = self.groups_from if change.op in ("group", "group-deleted") else self.topics_from
+        if known is not None:
+            if position >= known:
+                self.apply(change, position)
+        elif change.op == "identity":
+            self.log_id = self.log_id or change.name
+            self._positions[(change.op, change.name)] = position
+        elif change.op == "topic-deleted":
+            self.deletions.apply(change, position)
 
     def live_below(self, position: int) -> list[tuple[Change, int]]:
         """Return changes that are still true and whose records (at the second value) lie below ``position``."""
@@ -152,21 +169,16 @@ class Tables:
     def _data_version(self, now_ms: int) -> JsonObject:
         return {"counter": self._version, "stateVersion": 0, "timestamp": now_ms}
 
-    def load(self, topics: JsonObject | None, groups: JsonObject | None) -> int | None:
-        """Take in both snapshots; return the position from which changes must be replayed.
-
-        None: a real RocketMQ wrote one of them last, so they are the truth and nothing older counts.
-        """
+    def load(self, topics: JsonObject | None, groups: JsonObject | None) -> None:
+        """Take in both snapshots; changes behind them follow by ``replay``."""
         self.topics = _objects(topics, "topicConfigTable")
         self.groups = _objects(groups, "subscriptionGroupTable")
         self._forbidden = groups.get("forbiddenTable", {}) if groups else {}
         if topics is not None:
             self._load_ours(topics.get("litemq"))
         # A crash may leave one snapshot without the other: what is missing is replayed from the start.
-        positions = [0 if table is None else position_of(table) for table in (topics, groups)]
-        if None in positions:
-            return None
-        return min(position for position in positions if position is not None)
+        self.topics_from = 0 if topics is None else position_of(topics)
+        self.groups_from = 0 if groups is None else position_of(groups)
 
     def _load_ours(self, ours: Value) -> None:
         if not isinstance(ours, dict):

@@ -128,10 +128,10 @@ def test_any_pair_of_snapshots_and_the_rest_of_the_log_give_the_same(at: int, ol
     topics = after(*CHANGES[:at]).to_topics(100 * at + 50, 1)
     groups = after(*CHANGES[:older]).to_groups(100 * older + 50, 1)
     tables = Tables()
-    first = tables.load(json.loads(json.dumps(topics)), json.loads(json.dumps(groups)))
-    assert first == 100 * min(at, older) + 50
+    tables.load(json.loads(json.dumps(topics)), json.loads(json.dumps(groups)))
+    assert tables.replay_from == 100 * min(at, older) + 50
     for number, change in enumerate(CHANGES, 1):
-        tables.replay(change, 100 * number, first)
+        tables.replay(change, 100 * number)
     assert state(tables)[:6] == state(whole)[:6]
     for topic, queue in itertools.product("ab", range(3)):
         assert tables.first_offset(topic, queue) == whole.first_offset(topic, queue)
@@ -143,11 +143,26 @@ def test_a_missing_snapshot_is_replayed_from_the_start(missing: str) -> None:
     topics = None if missing in ("topics", "both") else whole.to_topics(5000, 1)
     groups = None if missing in ("groups", "both") else whole.to_groups(5000, 1)
     tables = Tables()
-    first = tables.load(topics, groups)
-    assert first == 0
+    tables.load(topics, groups)
+    assert tables.replay_from == 0
     for number, change in enumerate(CHANGES, 1):
-        tables.replay(change, 100 * number, first)
+        tables.replay(change, 100 * number)
     assert state(tables)[:4] == state(whole)[:4]
+
+
+@pytest.mark.parametrize("rewritten", ["topics", "groups"])
+def test_a_snapshot_that_a_real_rocketmq_rewrote_says_nothing_of_the_other(rewritten: str) -> None:
+    old, whole = after(*CHANGES[:2]), after(*CHANGES)
+    topics, groups = old.to_topics(250, 1), old.to_groups(250, 1)
+    del (topics if rewritten == "topics" else groups)["litemq"]
+    tables = Tables()
+    tables.load(topics, groups)
+    for number, change in enumerate(CHANGES, 1):
+        tables.replay(change, 100 * number)
+    assert tables.is_foreign
+    assert tables.topics == (old.topics if rewritten == "topics" else whole.topics)
+    assert tables.groups == (old.groups if rewritten == "groups" else whole.groups)
+    assert tables.log_id == whole.log_id
 
 
 @pytest.mark.parametrize("start", range(50, 100 * len(CHANGES) + 100, 100))
