@@ -83,12 +83,12 @@ class Call:
         self.file.write_at(bytes(self.data[:count]), self.position)
 
     def site(self) -> Site:
-        """Return the innermost line of the store on the stack (compiled code has none: then its caller's)."""
+        """Return the innermost line of the store on the stack; not one of a kernel, which has none when compiled."""
         frame = sys._getframe(1)
         while frame is not None:
             code = frame.f_code
             folder, _, name = code.co_filename.rpartition("/")
-            if folder.endswith("litemq/store") and name != "fs.py":
+            if folder.endswith("litemq/store") and name != "fs.py" and not name.endswith("_cy.py"):
                 return Site(name.removesuffix(".py"), code.co_qualname, frame.f_lineno, self.kind)
             if frame.f_back is None:
                 break
