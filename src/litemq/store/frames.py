@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from litemq.format import litemq, rocketmq
+from litemq.format import litemq, rocketmq, rows
 from litemq.format.record import BLUEPRINT, LITEMQ, ROCKETMQ, Format
 
 HEAD_SIZE: Final = 8
@@ -65,6 +65,14 @@ def read_head(fmt: Format, data: bytes, *, any_magic: bool = False) -> Head:
         return Head(Kind.FILLER, size)
     known = size >= fmt.min_size if any_magic else magic in fmt.magics
     return Head(Kind.RECORD if known else Kind.OTHER, size)
+
+
+def is_undecided(why: int, left: int) -> bool:
+    """Return whether a scan stopped ``left`` bytes before the end of those it was given for want of a size field.
+
+    What follows is known only when more are loaded: zeros among so few are no end, and a filler looks like a record.
+    """
+    return why in (rows.END, rows.CUT) and left < SIZE_FIELD
 
 
 def stated_offset(fmt: Format, frame: bytes | memoryview) -> int:

@@ -21,7 +21,7 @@ from litemq.format.record import Format, decode_row
 from litemq.store._tails_cy import QueueTail
 from litemq.store.commit_log import CommitLog, read_error
 from litemq.store.consume_queue import ConsumeQueues
-from litemq.store.frames import Kind, read_head
+from litemq.store.frames import Kind, is_undecided, read_head
 from litemq.store.fs import WOULD_BLOCK, File
 from litemq.store.key_index import KeyIndex
 from litemq.store.segments import Segment
@@ -392,7 +392,7 @@ class Reader:
             for row in range(count):
                 with suppress(CorruptRecord):  # its body does not decompress
                     yield decode_row(fmt, memoryview(data), table, row, segment.path.name)
-            if why in (rows.ROOM, rows.CUT) and count:
+            if count and (why in (rows.ROOM, rows.CUT) or is_undecided(why, len(data) - at)):
                 position += at
             elif why in (rows.END, rows.FILLER) or head.size == 0 or head.size > room:
                 position = segment.end

@@ -27,7 +27,7 @@ from litemq.format import rows
 from litemq.format._scan_cy import scan
 from litemq.format.record import Format
 from litemq.store.dispatcher import Dispatcher
-from litemq.store.frames import Kind, adds_up, read_head
+from litemq.store.frames import Kind, adds_up, is_undecided, read_head
 from litemq.store.fs import FileSystem
 from litemq.store.resync import has_sound_record
 from litemq.store.segment_walk import Window
@@ -143,6 +143,9 @@ class Recovery:
             at = window.start + place
             if why == rows.ROOM:
                 continue
+            if is_undecided(why, window.end - at) and window.end < window.size:
+                window.load(at)
+                continue
             if why == rows.CUT and window.end < window.size:
                 head = read_head(self._format, window.read(at, 8))
                 if head.size <= window.size - at and self._is_worth(window, at, head.size):
@@ -150,9 +153,6 @@ class Recovery:
                     continue
             if why == rows.FILLER:
                 return None
-            if why == rows.END and window.end < window.size and window.end - (window.start + place) < 4:
-                window.load(at)
-                continue
             after = self._after(segment, window, at, why)
             if after is None:
                 return None

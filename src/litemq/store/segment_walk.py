@@ -16,7 +16,7 @@ from typing import Final, Literal
 from litemq.format import compression, rows
 from litemq.format._scan_cy import scan
 from litemq.format.record import Format
-from litemq.store.frames import HEAD_SIZE, SIZE_FIELD, Head, Kind, adds_up, read_head, stated_offset
+from litemq.store.frames import HEAD_SIZE, SIZE_FIELD, Head, Kind, adds_up, is_undecided, read_head, stated_offset
 from litemq.store.log_files import MAX_START, SegmentFile
 from litemq.store.window import WINDOW, Window
 
@@ -142,7 +142,7 @@ class SegmentWalk:
             self._checked_from,
         )
         place += window.start
-        if why == rows.END and place + SIZE_FIELD > window.end and window.end < window.size:
+        if is_undecided(why, window.end - place) and window.end < window.size:
             why = rows.CUT  # the window ends here, not the segment
         return count, place, why
 

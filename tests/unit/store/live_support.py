@@ -48,6 +48,13 @@ def fill(store: MessageStore, count: int, *, topic: str = "orders", queue_id: in
     return sent
 
 
+def fill_to(store: MessageStore, position: int, *, topic: str = "orders") -> None:
+    """Append two messages, of which the second ends at ``position``."""
+    empty = store.append(Message(topic, b""))
+    store.append(Message(topic, b"." * (position - empty.end - (empty.end - empty.position))))
+    assert store.appended_end == position
+
+
 def bodies(store: MessageStore, topic: str = "orders", queue_id: int = 0) -> list[bytes]:
     """Return what a reader finds in a queue, from its first message to its last."""
     reader = store.reader

@@ -12,7 +12,7 @@ import pytest
 from tests.support.faults import Faults, broken_read
 from tests.support.forgetful_fs import ForgetfulFileSystem
 from tests.support.hooked_fs import Call, HookedFileSystem
-from tests.unit.store.live_support import FORMATS, SEGMENT, bodies, fill, open_store, small
+from tests.unit.store.live_support import FORMATS, SEGMENT, bodies, fill, fill_to, open_store, small
 
 from litemq.clock import ManualClock
 from litemq.errors import Closed, CorruptRecord, ReadFailed, StaleHandle
@@ -221,6 +221,25 @@ def test_a_walk_passes_over_damage(tmp_path: Path, fmt: str) -> None:
         assert store.reader.by_key("orders", "3") == []
         with pytest.raises(CorruptRecord):
             store.reader.record_at(answers[3].position)
+
+
+@pytest.mark.parametrize("into", range(5))
+def test_a_walk_goes_on_where_a_window_ends_inside_the_next_frame(tmp_path: Path, fmt: str, into: int) -> None:
+    window = 1 << 20
+    with open_store(tmp_path, small(format=fmt, segment_bytes=4 * window)) as store:
+        fill_to(store, window - into)
+        sent = fill(store, 3)
+        assert [record.body for record in store.reader.walk(store.start)][-3:] == sent
+        assert [record.body for record in store.reader.by_time(None, None, topic="orders")][2:] == sent
+
+
+def test_a_walk_sees_what_is_appended_meanwhile(store: MessageStore) -> None:
+    sent = fill(store, 3)
+    walk = (record.body for record in store.reader.walk(store.start) if record.topic == "orders")
+    found = [next(walk)]
+    sent += fill(store, 300)
+    assert store.counters()["log_rolls"] >= 2
+    assert found + list(walk) == sent
 
 
 def test_a_body_that_does_not_decompress_is_passed_over(store: MessageStore) -> None:

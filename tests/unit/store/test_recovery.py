@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from tests.support.faults import Faults, broken_read, disk_full, read_only
 from tests.support.hooked_fs import HookedFileSystem
-from tests.unit.store.live_support import FORMATS, SEGMENT, SMALL, bodies, fill, open_store, small
+from tests.unit.store.live_support import FORMATS, SEGMENT, SMALL, bodies, fill, fill_to, open_store, small
 
 from litemq.clock import ManualClock
 from litemq.errors import BadStore, StoreFull
@@ -21,6 +21,7 @@ from litemq.format.names import CHANGES_TOPIC
 from litemq.store import checkpoint
 from litemq.store.fs import OsFileSystem
 from litemq.store.rebuild import rebuild
+from litemq.store.recovery import WINDOW_BYTES
 from litemq.store.segments import name_of
 from litemq.store.verify import verify
 from litemq.types import Appended, Message
@@ -132,6 +133,21 @@ def test_a_stop_again_and_again_changes_nothing(tmp_path: Path) -> None:
     with open_store(tmp_path) as store:
         assert store.was_clean
         assert store.recovered.records == 0
+
+
+@pytest.mark.parametrize("fmt", FORMATS)
+@pytest.mark.parametrize("into", range(5))
+@pytest.mark.parametrize("rolls", [False, True])
+def test_a_window_that_ends_inside_a_frame_is_no_end(tmp_path: Path, fmt: str, into: int, rolls: bool) -> None:
+    config = small(format=fmt, segment_bytes=WINDOW_BYTES + 1000)
+    store = open_store(tmp_path, config)
+    fill_to(store, WINDOW_BYTES - into)
+    store.append(Message("orders", b"." * 2000 if rolls else b"next"))  # behind a filler, or in the same segment
+    assert store.counters()["log_rolls"] == rolls
+    end = store.appended_end
+    store.abandon()
+    with open_store(tmp_path, config) as store:
+        assert (store.appended_end, store.recovered.damaged, store.recovered.cut) == (end, [], [])
 
 
 def test_a_torn_size_field_costs_no_memory(tmp_path: Path) -> None:
