@@ -172,5 +172,5 @@ class Expected:
 
     def is_hidden(self, record: PlainRecord) -> bool:
         """Return whether readers must not see the record: deleted or purged."""
-        purged = record.queue_offset < self.min_offsets.get((record.topic, record.queue_id), 0)
+        purged = record.has_entry and record.queue_offset < self.min_offsets.get((record.topic, record.queue_id), 0)
         return self.is_deleted(record) or purged

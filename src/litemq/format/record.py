@@ -23,7 +23,7 @@ from litemq.errors import CorruptRecord, TornRecord
 from litemq.format import _scan_cy, blueprint, litemq, names, queue_entry, reserved, rocketmq, rows, tmq
 from litemq.format.compression import DoesNotDecompress
 from litemq.format.placement import Placement
-from litemq.types import NO_HOST, LogPosition, Message, Record
+from litemq.types import NO_HOST, LogPosition, Message, Record, Status
 
 JsonValue = str | int | bool | None | list[str] | dict[str, str]
 
@@ -202,6 +202,17 @@ def to_json(record: Record) -> dict[str, JsonValue]:
         "consume_end_time": record.consume_end_time,
         "offset_id": record.offset_id,
     }
+
+
+def offset_in_queue(record: Record) -> int | None:
+    """Return the queue offset of a record; None when it is prepared or rolled back: then it has no place in its queue.
+
+    In RocketMQ's format the sys flag decides, whatever status a property states beside it.
+    """
+    status = names.STATUS_NAMES.index(record.status or "normal")
+    if record.format == rocketmq.NAME:
+        status = (record.sys_flag or 0) >> names.FLAG_STATUS_SHIFT & 3
+    return None if status in (Status.PREPARED, Status.ROLLED_BACK) else record.queue_offset
 
 
 def to_message(record: Record, *, plain_body: bool = False) -> Message:

@@ -45,6 +45,7 @@ ROWS_DONE, MORE_ENTRIES, IRREGULAR = range(3)
 ENTRIES, MISSING, WRONG = range(3)
 
 _GROUP = cython.declare(cython.Py_ssize_t, 256)
+_NO_PURGE = cython.declare(cython.longlong, 0x7FFFFFFFFFFFFFFF)
 _NO_ROW = cython.declare(cython.longlong, -1)
 # Declared, because Cython computes with large literals as Python objects.
 _MASK32 = cython.declare(cython.longlong, 0xFFFFFFFF)
@@ -155,20 +156,17 @@ def is_indexed(
 ) -> cython.bint:
     """Return whether the record's keys must be in the index: not rolled back, not deleted, below ``end``."""
     topic: cython.longlong
+    offset: cython.longlong
     if rows[o + _STATUS] == 3 or rows[o + _POSITION] >= end:
         return False
     topic = topic_key(p, rows[o + _TOPIC_AT], rows[o + _TOPIC_SIZE])
     if topic < 0:
         return False
+    # What is prepared has no place in its queue, so that no purge takes it.
+    offset = rows[o + _QUEUE_OFFSET] if rows[o + _STATUS] != 1 else _NO_PURGE
     return dead_count == 0 or not (
-        is_dead(dead, dead_count, topic, rows[o + _QUEUE_OFFSET], rows[o + _POSITION])
-        or is_dead(
-            dead,
-            dead_count,
-            queue_key(topic, rows[o + _QUEUE_ID]),
-            rows[o + _QUEUE_OFFSET],
-            rows[o + _POSITION],
-        )
+        is_dead(dead, dead_count, topic, offset, rows[o + _POSITION])
+        or is_dead(dead, dead_count, queue_key(topic, rows[o + _QUEUE_ID]), offset, rows[o + _POSITION])
     )
 
 

@@ -115,8 +115,11 @@ class Deletions:
         """Drop what speaks only of records before ``position``: they are gone."""
         self.dead_below = {topic: at for topic, at in self.dead_below.items() if at > position}
 
-    def is_dead(self, topic: str, queue_id: int, queue_offset: int, position: int) -> bool:
-        """Return whether a record was deleted with its topic or purged from its queue."""
+    def is_dead(self, topic: str, queue_id: int, queue_offset: int | None, position: int) -> bool:
+        """Return whether a record was deleted with its topic or purged from its queue.
+
+        ``queue_offset`` is None for one that has no place in its queue (prepared or rolled back): no purge takes it.
+        """
         if position < self.dead_below.get(topic, 0):
             return True
-        return queue_offset < self.min_offsets.get(topic, {}).get(queue_id, 0)
+        return queue_offset is not None and queue_offset < self.min_offsets.get(topic, {}).get(queue_id, 0)

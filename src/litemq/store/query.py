@@ -15,14 +15,14 @@ from typing import Final
 
 from litemq.format import rows
 from litemq.format.message_id import parse_offset_id
-from litemq.format.record import TMQ, decode
+from litemq.format.record import TMQ, decode, offset_in_queue
 from litemq.store._find_cy import find_rows
 from litemq.store.changes import Deletions
 from litemq.store.deletions import changes_in, has_changes, is_empty, take_changes
 from litemq.store.log_walk import Log
 from litemq.store.query_index import IndexAnswer, ask_index
 from litemq.store.segment_walk import Batch
-from litemq.types import Record
+from litemq.types import Record, Status
 
 DEFAULT_LIMIT: Final = 64
 _MIN_TIME: Final = -(1 << 63)
@@ -183,9 +183,9 @@ class _Search:
         table = batch.table
         topic_at = table[at + rows.TOPIC_AT]
         topic = str(batch.view[topic_at : topic_at + table[at + rows.TOPIC_SIZE]], "utf-8")
-        return self._deletions.is_dead(
-            topic, table[at + rows.QUEUE_ID], table[at + rows.QUEUE_OFFSET], table[at + rows.POSITION]
-        )
+        has_place = table[at + rows.STATUS] not in (Status.PREPARED, Status.ROLLED_BACK)
+        offset = table[at + rows.QUEUE_OFFSET] if has_place else None
+        return self._deletions.is_dead(topic, table[at + rows.QUEUE_ID], offset, table[at + rows.POSITION])
 
     def _trim(self) -> None:
         """Keep the newest of a tmq tree, whose logs follow each other, in the order in which they were found."""
@@ -212,7 +212,7 @@ class _Search:
         if wanted.topic is not None and record.topic != wanted.topic:
             return False
         return wanted.fits(record) and not self._deletions.is_dead(
-            record.topic, record.queue_id, record.queue_offset, record.position
+            record.topic, record.queue_id, offset_in_queue(record), record.position
         )
 
 

@@ -17,7 +17,7 @@ from litemq.errors import Closed, CorruptRecord, StaleHandle
 from litemq.format import message_id, rows
 from litemq.format._scan_cy import scan
 from litemq.format.queue_entry import BEFORE_START_SIZE, QueueEntry
-from litemq.format.record import Format, decode_row
+from litemq.format.record import Format, decode_row, offset_in_queue
 from litemq.store._tails_cy import QueueTail
 from litemq.store.commit_log import CommitLog, read_error
 from litemq.store.consume_queue import ConsumeQueues
@@ -325,7 +325,8 @@ class Reader:
             return None
 
     def _is_dead(self, record: Record) -> bool:
-        return self._tables.deletions.is_dead(record.topic, record.queue_id, record.queue_offset, record.position)
+        offset = offset_in_queue(record)
+        return self._tables.deletions.is_dead(record.topic, record.queue_id, offset, record.position)
 
     @_asked
     def by_id(self, wanted: str, *, topic: str | None = None) -> Record | None:

@@ -31,8 +31,11 @@ from litemq.errors import (
 )
 from litemq.format.names import CHANGES_TOPIC, PROGRESS_TOPIC
 from litemq.store.fs import OsFileSystem
+from litemq.store.log_walk import open_log
 from litemq.store.message_store import MessageStore
-from litemq.types import Appended, Message, TopicQueue
+from litemq.store.query import Wanted, query
+from litemq.store.verify import verify
+from litemq.types import Appended, Message, Record, Status, TopicQueue
 
 LOG = "*/commitlog*"
 HOUR = 3_600_000
@@ -406,6 +409,41 @@ def test_a_purge_goes_no_further_than_the_end(tmp_path: Path) -> None:
         assert store.append(Message("orders", b"next")).queue_offset == 5
         assert store.append(Message("orders", b"first", queue_id=1)).queue_offset == 0
         assert (bodies(store), bodies(store, queue_id=1)) == ([b"next"], [b"first"])
+
+
+@pytest.mark.parametrize("fmt", FORMATS)
+@pytest.mark.parametrize("status", [Status.PREPARED, Status.ROLLED_BACK])
+def test_a_purge_takes_nothing_that_has_no_offset(tmp_path: Path, fmt: str, status: Status) -> None:
+    """The 0 in the record of such a message is no offset; it goes with its topic only."""
+    half = Message("orders", b"half", keys=("k",), message_id="half", status=status)
+    with open_store(tmp_path, small(format=fmt)) as store:
+        fill(store, 3)
+        store.purge("orders", {0: 3})
+        before = store.append(half)
+        assert [record.position for record in found_of(store, "orders")] == [before.position]
+        is_indexed = status is Status.PREPARED
+        assert len(store.reader.by_key("orders", "k")) == is_indexed
+        assert (store.reader.by_id("half") is not None) == is_indexed
+        store.delete_topic("orders")
+        after = store.append(half)
+        assert [record.position for record in found_of(store, "orders")] == [after.position]
+    assert verify(tmp_path / "store").is_ok
+
+
+def test_a_purge_goes_by_the_sys_flag_of_rocketmq(tmp_path: Path) -> None:
+    with open_store(tmp_path, small(format="rocketmq")) as store:
+        store.append(Message("orders", b"full", status=Status.PREPARED, sys_flag=0))  # in the queue, all the same
+        assert len(found_of(store, "orders")) == 1
+        store.purge("orders", {0: 1})
+        assert found_of(store, "orders") == []
+
+
+def found_of(store: MessageStore, topic: str) -> list[Record]:
+    """Return the messages of a topic that are not gone; the files say the same as the open store."""
+    found = list(store.reader.by_time(None, None, topic=topic))
+    store.checkpoint()
+    assert query(open_log(store._parts.paths.root), Wanted(topic=topic)) == found
+    return found
 
 
 def test_groups_come_and_go_with_their_progress(tmp_path: Path) -> None:

@@ -45,13 +45,6 @@ shares = st.floats(0, 1)
 
 
 def message_of(queue: Queue, size: int, keys: tuple[str, ...], message_id: str, status: Status) -> Message:
-    """Return a message; one that is prepared has no keys.
-
-    Its record says offset 0, so that a purge of its queue, or a deletion that retention carried, hides it from whoever
-    asks for a key, although it may be newer than both.
-    """
-    if status is Status.PREPARED:
-        keys, message_id = (), ""
     return Message(queue[0], b"x" * size, queue_id=queue[1], keys=keys, message_id=message_id, status=status)
 
 
@@ -168,7 +161,8 @@ class Model:
     def is_hidden(self, sent: Sent) -> bool:
         answer = sent.answer
         deleted = answer.position < self.dead_below.get(sent.message.topic, 0)
-        return deleted or answer.position < self.start or answer.queue_offset < self.purged.get(sent.queue, 0)
+        purged = sent.has_entry and answer.queue_offset < self.purged.get(sent.queue, 0)
+        return deleted or purged or answer.position < self.start
 
     def readable(self, end: int) -> Iterator[Sent]:
         """Yield what readers may see while the log is readable up to ``end``."""

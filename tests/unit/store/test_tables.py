@@ -100,6 +100,8 @@ def test_records_before_a_deletion_are_dead() -> None:
     assert gone.is_dead("b", 2, 6, 700)
     assert not gone.is_dead("b", 2, 7, 700)
     assert not gone.is_dead("b", 3, 0, 700)
+    assert gone.is_dead("a", 0, None, 499)  # prepared: without a place in its queue it goes with its topic only
+    assert not gone.is_dead("b", 2, None, 500)
     gone.apply(Change("topic-deleted", "a", offsets={0: 4}), 300)  # an older one met again takes nothing back
     assert (gone.dead_below["a"], gone.next_offsets["a"]) == (500, {0: 9})
 

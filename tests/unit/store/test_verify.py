@@ -463,6 +463,14 @@ class TestDeletions:
         store.queues["topic-0", 0][5] = bytes(24)
         assert queues_of(verify(store.write()))["missing"] == 1
 
+    def test_a_purge_does_not_excuse_the_keys_of_a_prepared_message(self, tmp_path: Path) -> None:
+        store = fill(StoreFiles(tmp_path))
+        self.change(store, Change("min-offsets", "topic-0", offsets={0: 5}))
+        store.add(Message("topic-0", b"", keys=("half",), status=1))
+        assert verify(store.write()).is_ok
+        store.entries.pop()
+        assert index_of(verify(store.write()))["missing"] == 1
+
 
 class TestLive:
     def test_what_the_checkpoint_does_not_cover_is_not_missing(self, tmp_path: Path) -> None:
