@@ -34,6 +34,7 @@ from litemq.errors import BadStore
         ("disk_free_floor", -1),
         ("open_files", 0),
         ("flush", "never"),
+        ("store_host", "\ud800:10911"),
         ("format", "tmq"),
     ],
 )

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import json
 
+from litemq.errors import InvalidRequest
 from litemq.format.config_json import JsonObject, Value
+from litemq.format.limits import MAX_FOLDER_NAME
 from litemq.store.snapshot import position_of
 from litemq.store.tables import numbers
 
@@ -39,9 +41,18 @@ class Progress:
         return len(self._changed)
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Set where ``group`` goes on."""
+        """Set where ``group`` goes on.
+
+        Raises:
+            InvalidRequest: a name cannot be recorded; nothing changed.
+        """
         key = (group, topic, queue_id)
-        if self._offsets.get(key) != offset:
+        known = self._offsets.get(key)
+        if known != offset:
+            if known is None:
+                # At once: the record is written later, and with what many groups committed.
+                _check_name("group", group)
+                _check_name("topic", topic)
             self._offsets[key] = offset
             self._changed.add(key)
 
@@ -150,6 +161,15 @@ class Progress:
     def all_keys(self) -> list[Key]:
         """Return every (group, topic, queue) that has an offset."""
         return list(self._offsets)
+
+
+def _check_name(what: str, name: str) -> None:
+    try:
+        size = len(name.encode())
+    except UnicodeEncodeError as error:
+        raise InvalidRequest(f"the {what} {name!r} has no UTF-8 form: {error.reason}") from error
+    if size > MAX_FOLDER_NAME:
+        raise InvalidRequest(f"the {what} of a commit has {size} bytes, at most {MAX_FOLDER_NAME} fit")
 
 
 def _encode(offsets: dict[Key, int]) -> bytes:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from litemq.clock import Clock
 from litemq.errors import InvalidRequest, ReservedName, TopicUnusable, UnknownTopic
+from litemq.format import config_json
 from litemq.format.config_json import JsonObject
 from litemq.format.limits import is_folder_name
 from litemq.format.names import CHANGES_TOPIC, ORIGIN, PROGRESS_TOPIC, RESERVED_TOPIC_PREFIX
@@ -40,12 +41,25 @@ class StateWriter:
     # -- topics and groups -----------------------------------------------------------------------
 
     def apply(self, change: Change, *, origin: int | None = None) -> Appended:
-        """Change a table; ``origin`` is where a change that is carried stood first."""
+        """Change a table; ``origin`` is where a change that is carried stood first.
+
+        Raises:
+            InvalidRequest: a snapshot could not give back what the change holds; nothing changed.
+        """
+        try:
+            config_json.read(config_json.write({"table": {"name": change.config}}))
+        except UnicodeEncodeError as error:
+            raise _no_utf8(error) from error
+        except (TypeError, ValueError, RecursionError) as error:
+            raise InvalidRequest(f"the configuration cannot be kept as JSON: {error}") from error
+        return self._apply(change, origin)
+
+    def _apply(self, change: Change, origin: int | None = None) -> Appended:
         properties = {ORIGIN: str(origin)} if origin is not None else None
         try:
             body = changes.encode(change)
         except UnicodeEncodeError as error:
-            raise InvalidRequest(f"a text of the change has no UTF-8 form: {error.reason}") from error
+            raise _no_utf8(error) from error
         appended = self._append(CHANGES_TOPIC, body, properties)
         if change.op == "topic-deleted":
             # Files go below, so the change must not be lost: flushed first, it is met again by every recovery.
@@ -74,10 +88,10 @@ class StateWriter:
             **(config or {}),
             "topicName": topic,
         }
-        return self._put_topic(topic, full)
+        return self.apply(self._topic(topic, full))
 
-    def _put_topic(self, topic: str, config: JsonObject) -> Appended:
-        return self.apply(Change("topic", topic, config, self._tables.incarnations.get(topic) or new_log_id()))
+    def _topic(self, topic: str, config: JsonObject) -> Change:
+        return Change("topic", topic, config, self._tables.incarnations.get(topic) or new_log_id())
 
     def delete_topic(self, topic: str) -> Appended:
         """Delete a topic; the change says with which offsets its queues go on."""
@@ -134,12 +148,12 @@ class StateWriter:
         """Give the log what it lacks: an id, and records of tables that only a foreign snapshot holds."""
         parts, tables = self._parts, self._tables
         if not tables.log_id or parts.is_ahead:
-            self.apply(Change("identity", tables.log_id or new_log_id()))
+            self._apply(Change("identity", tables.log_id or new_log_id()))
         if parts.is_foreign:
             for topic, config in sorted(tables.topics.items()):
-                self._put_topic(topic, config)
+                self._apply(self._topic(topic, config))
             for group, config in sorted(tables.groups.items()):
-                self.apply(Change("group", group, config))
+                self._apply(Change("group", group, config))
         if parts.is_foreign or parts.has_foreign_progress:
             self._progress.carry_below(_EVERYTHING)
             self.save_progress()
@@ -147,7 +161,7 @@ class StateWriter:
     def carry_below(self, start: int) -> None:
         """Append again what is live and stands only below ``start``."""
         for change, origin in self._tables.live_below(start):
-            self.apply(change, origin=origin)
+            self._apply(change, origin)
         self._progress.carry_below(start)
         self.save_progress()
 
@@ -170,6 +184,10 @@ def _check_name(topic: str) -> None:
         raise TopicUnusable(topic, reason)
     if topic.startswith(RESERVED_TOPIC_PREFIX):
         raise ReservedName(f"topic {topic!r} is LiteMQ's own; choose another name")
+
+
+def _no_utf8(error: UnicodeEncodeError) -> InvalidRequest:
+    return InvalidRequest(f"a text of the change has no UTF-8 form: {error.reason}")
 
 
 def _count(config: JsonObject, name: str) -> int:

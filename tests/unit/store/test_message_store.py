@@ -29,6 +29,7 @@ from litemq.errors import (
     UnknownTopic,
     WriteFailed,
 )
+from litemq.format.config_json import JsonObject
 from litemq.format.names import CHANGES_TOPIC, PROGRESS_TOPIC
 from litemq.store.fs import OsFileSystem
 from litemq.store.log_walk import open_log
@@ -95,6 +96,11 @@ def test_messages_of_one_call_are_one_write(tmp_path: Path) -> None:
         assert store.counters()["log_writes"] == writes + 1
 
 
+def nested(depth: int) -> JsonObject:
+    """Return objects inside each other."""
+    return {"a": nested(depth - 1)} if depth else {}
+
+
 REFUSED: dict[str, tuple[Callable[[MessageStore], object], type[LiteMQError]]] = {
     "body": (lambda store: store.append(Message("orders", b"x" * (SEGMENT + 1))), RecordTooLarge),
     "one of many": (
@@ -107,6 +113,12 @@ REFUSED: dict[str, tuple[Callable[[MessageStore], object], type[LiteMQError]]] =
     "our topic": (lambda store: store.delete_topic(PROGRESS_TOPIC), ReservedName),
     "queue": (lambda store: store.append(Message("orders", b"", queue_id=-1)), InvalidRequest),
     "no UTF-8": (lambda store: store.put_group("\ud800"), InvalidRequest),
+    "no UTF-8 in a configuration": (lambda store: store.put_topic("new", {"a": "\ud800"}), InvalidRequest),
+    "no JSON": (lambda store: store.put_group("new", {"a": float("nan")}), InvalidRequest),
+    "too deep a configuration": (lambda store: store.put_group("new", {"a": nested(61)}), InvalidRequest),
+    "progress of no UTF-8 group": (lambda store: store.progress.commit("\ud800", "orders", 0, 1), InvalidRequest),
+    "progress of no UTF-8 topic": (lambda store: store.progress.commit("g", "\ud800", 0, 1), InvalidRequest),
+    "progress of too long a name": (lambda store: store.progress.commit("é" * 128, "orders", 0, 1), InvalidRequest),
     "no topic": (lambda store: store.delete_topic("nowhere"), UnknownTopic),
 }
 
@@ -124,6 +136,7 @@ def test_a_refused_call_changes_nothing(
         assert (store.counters(), dict(store.tables.topics), store.queues()) == before
         assert store.failure is None
         assert store.append(Message("orders", b"next")).queue_offset == 3
+    assert not is_marked(tmp_path)
 
 
 # -- what goes wrong with the disk -----------------------------------------------------------------------------------
@@ -444,6 +457,16 @@ def found_of(store: MessageStore, topic: str) -> list[Record]:
     store.checkpoint()
     assert query(open_log(store._parts.paths.root), Wanted(topic=topic)) == found
     return found
+
+
+def test_the_deepest_configuration_that_is_taken_comes_back(tmp_path: Path) -> None:
+    config: JsonObject = {"a": nested(60)}
+    with open_store(tmp_path) as store:
+        store.put_group("deep", config)
+    for path in (tmp_path / "store" / "commitlog").iterdir():
+        path.unlink()  # the snapshot alone must say it
+    with open_store(tmp_path) as store:
+        assert store.tables.groups["deep"] == {**config, "groupName": "deep"}
 
 
 def test_groups_come_and_go_with_their_progress(tmp_path: Path) -> None:
