@@ -30,7 +30,7 @@ class LiteMQError(Exception):
     """Base of all errors raised on purpose; the text says what happened and what to do."""
 
     appended: Sequence[object] = ()
-    """Raised by ``append_many``: the answers to the first messages of the call, which are in the log all the same."""
+    """Raised by an append: the answers to the first messages of the call, which are in the log all the same."""
 
 
 class InvalidRequest(LiteMQError):

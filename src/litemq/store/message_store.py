@@ -165,7 +165,7 @@ class MessageStore:
             self._refuse()
         answer = self._appender.append([message], self._public, self._opener)
         if self._log.tail.end >= self._kick_at:
-            self._kick()
+            self._kick(answer)
         return answer[0]
 
     def append_many(self, messages: list[Message]) -> list[Appended]:
@@ -174,13 +174,14 @@ class MessageStore:
         Raises:
             InvalidRequest: a message cannot be stored as it is; none of them was.
             StoreFull: the disk is too full for messages, or a write found it so.
+            FlushTimeout: too much is not flushed yet; all of them are in the log.
             StorageError: a write or a flush failed; the store must be opened anew.
         """
         if self._refuses:
             self._refuse()
         answer = self._appender.append(messages, self._public, self._opener)
         if self._log.tail.end >= self._kick_at:
-            self._kick()
+            self._kick(answer)
         return answer
 
     def _refuse(self) -> None:
@@ -205,17 +206,25 @@ class MessageStore:
         self._reader.check_open()
         return self._flusher.flush()
 
-    def _kick(self) -> None:
+    def _kick(self, answer: list[Appended]) -> None:
         """Called when enough was appended: ask for a flush, wait for it above the dirty limit, make the next file."""
-        self._flusher.kick()
-        if self._log.end - self._flusher.flushed > self._config.dirty_limit_bytes:
-            self._flusher.wait(self._log.end - self._config.dirty_limit_bytes // 2)
+        try:
+            self._flusher.kick()
+            if self._log.end - self._flusher.flushed > self._config.dirty_limit_bytes:
+                self._flusher.wait(self._log.end - self._config.dirty_limit_bytes // 2)
+        except LiteMQError as error:
+            error.appended = answer
+            raise
         if self._worker is not None and self._log.room < self._parts.layout.segment_bytes // 2:
             self._worker.submit(self._log.segments.prepare, self._log.segments.last.end)
         self._set_kick()
 
     def _set_kick(self) -> None:
-        self._kick_at = self._log.end + self._config.flush_bytes
+        config = self._config
+        self._kick_at = min(
+            self._log.end + config.flush_bytes,
+            self._flusher.flushed + config.dirty_limit_bytes + 1,
+        )
 
     # -- tables and progress ---------------------------------------------------------------------
 

@@ -15,9 +15,9 @@ from tests.support.hooked_fs import Call, HookedFileSystem
 from tests.unit.store.live_support import SEGMENT, bodies, fill, open_store, small
 
 from litemq.clock import ManualClock
-from litemq.errors import Closed, FlushFailed, FlushTimeout, WriteFailed
+from litemq.errors import Closed, FlushFailed, FlushTimeout, LiteMQError, WriteFailed
 from litemq.store.fs import OsFileSystem
-from litemq.types import Message
+from litemq.types import Appended, Message
 
 LOG = "*/commitlog*"
 
@@ -174,6 +174,58 @@ def test_above_the_dirty_limit_an_append_waits(tmp_path: Path) -> None:
         until(lambda: store.flushed_end == store.appended_end)
         store.append(Message("orders", b"." * 1000))
         assert len(bodies(store)) == sent + 3  # the one that met the limit is stored
+
+
+@pytest.mark.parametrize("background", [False, True])
+def test_the_dirty_limit_holds_below_the_flush_bytes(tmp_path: Path, background: bool) -> None:
+    config = small(flush_bytes=1 << 30, dirty_limit_bytes=6000, flush_interval_ms=60_000)
+    with open_store(tmp_path, config, background=background) as store:
+        for _ in range(50):
+            store.append(Message("orders", b"." * 1000))
+            assert store.appended_end - store.flushed_end <= 6000
+
+
+@pytest.mark.parametrize("flush_bytes", [1, 2000, 5999])
+def test_never_more_is_dirty_than_the_limit_and_one_call(tmp_path: Path, flush_bytes: int) -> None:
+    gate = Gate()
+    fs = HookedFileSystem(OsFileSystem(), gate)
+    config = small(flush_bytes=flush_bytes, dirty_limit_bytes=6000, flush_interval_ms=60_000, flush_timeout_ms=1)
+    with open_store(tmp_path, config, fs=fs, background=True) as store:
+        store.append(Message("orders", b"first"))
+        store.flush()
+        gate.opened.clear()
+        with pytest.raises(FlushTimeout):  # noqa: PT012 - whichever of them meets the limit
+            for _ in range(100):
+                store.append(Message("orders", b"." * 300))
+        assert 6000 < store.appended_end - store.flushed_end < 6000 + 600
+        gate.opened.set()
+
+
+@pytest.mark.parametrize("error", [FlushTimeout, FlushFailed])
+def test_an_error_of_the_dirty_limit_lists_what_was_appended(tmp_path: Path, error: type[LiteMQError]) -> None:
+    gate, faults = Gate(), Faults()
+    fs = HookedFileSystem(HookedFileSystem(OsFileSystem(), gate), faults)
+    config = small(flush_bytes=1000, dirty_limit_bytes=2000, flush_interval_ms=60_000, flush_timeout_ms=30)
+    with open_store(tmp_path, config, fs=fs, background=error is FlushTimeout) as store:
+        if error is FlushTimeout:
+            gate.opened.clear()
+        else:
+            faults.add(failed_sync(path=LOG))
+        messages = [Message("orders", b"%d" % number + b"." * 500) for number in range(9)]
+        with pytest.raises(error) as raised:
+            store.append_many(messages)
+        assert [answer.queue_offset for answer in appended(raised.value)] == list(range(9))
+        assert bodies(store) == [message.body for message in messages]
+        if error is FlushTimeout:
+            with pytest.raises(error) as raised:
+                store.append(messages[0])
+            assert [answer.queue_offset for answer in appended(raised.value)] == [9]
+        gate.opened.set()
+
+
+def appended(error: LiteMQError) -> list[Appended]:
+    """Return the answers that an error holds."""
+    return [answer for answer in error.appended if isinstance(answer, Appended)]
 
 
 # -- failures --------------------------------------------------------------------------------------------------------
