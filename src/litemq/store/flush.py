@@ -33,7 +33,7 @@ class Flusher:
         self.flushed = flushed
         self.flushes = 0
         self.on_flushed: Callable[[int], None] | None = None
-        """Called in the flush thread after each flush, with the new flushed end."""
+        """Called by whoever flushed, mostly the flush thread, with the new flushed end; what it raises is logged."""
         self._one = threading.Lock()
         self._changed = threading.Condition()
         self._wanted = False
@@ -88,10 +88,7 @@ class Flusher:
             failed = FlushFailed(
                 f"a flush failed ({error.strerror or error}): what it lost is unknown, open the store again"
             )
-            self._log.stop(failed)
-            with self._changed:
-                self._failed = failed
-                self._changed.notify_all()
+            self._fail(failed)
             raise failed from error
         self.flushes += 1
         self._note(target)
@@ -99,7 +96,16 @@ class Flusher:
             self.flushed = target
             self._changed.notify_all()
         if self.on_flushed is not None:
-            self.on_flushed(target)
+            try:
+                self.on_flushed(target)
+            except Exception:
+                logger.exception("a listener to flushes failed: flushed=%d", target)
+
+    def _fail(self, failed: FlushFailed) -> None:
+        self._log.stop(failed)
+        with self._changed:
+            self._failed = failed
+            self._changed.notify_all()
 
     def kick(self) -> None:
         """Ask the thread for a flush."""
@@ -143,4 +149,8 @@ class Flusher:
                 self.flush()
             except FlushFailed as failed:
                 logger.error("flush failed: writes stop: %s", failed)
+                return
+            except Exception as error:  # whatever ends the thread, nothing more may be taken that nobody flushes
+                logger.exception("the flush thread failed: writes stop")
+                self._fail(FlushFailed(f"a flush failed ({type(error).__name__}: {error}): open the store again"))
                 return

@@ -41,6 +41,19 @@ class Gate:
     def after(self, call: Call) -> None: ...
 
 
+class Surprise:
+    """Hook that lets syncs end in an error that no disk has."""
+
+    is_due = False
+
+    def before(self, call: Call) -> bool:
+        if self.is_due and call.kind == "sync":
+            raise ValueError("a surprise")
+        return True
+
+    def after(self, call: Call) -> None: ...
+
+
 # -- without a thread ------------------------------------------------------------------------------------------------
 
 
@@ -292,6 +305,35 @@ def test_a_failure_in_the_thread_wakes_whoever_waits(tmp_path: Path) -> None:
         store.wait_durable(answer.end)
     assert time.monotonic() - began < 30
     store.close()
+
+
+def test_a_flush_thread_never_ends_in_silence(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Whatever ends it: what is appended after that would be flushed by no one."""
+    surprise = Surprise()
+    config = small(flush="group", flush_interval_ms=60_000, flush_timeout_ms=20_000)
+    store = open_store(tmp_path, config, fs=HookedFileSystem(OsFileSystem(), surprise), background=True)
+    answer = store.append(Message("orders", b"one"))
+    surprise.is_due = True
+    with pytest.raises(FlushFailed, match="ValueError: a surprise"):
+        store.wait_durable(answer.end)
+    with pytest.raises(FlushFailed):
+        store.append(Message("orders", b"two"))
+    assert "a surprise" in caplog.text
+    store.close()
+
+
+def test_a_listener_that_fails_costs_no_flush(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    def fail(end: int) -> None:
+        raise ValueError(f"a surprise at {end}")
+
+    with open_store(tmp_path, small(flush="group", flush_interval_ms=60_000), background=True) as store:
+        store._flusher.on_flushed = fail
+        for body in (b"one", b"two"):
+            answer = store.append(Message("orders", body))
+            store.wait_durable(answer.end)
+            store.flush()  # returns when the thread is through with its own
+            assert f"a surprise at {answer.end}" in caplog.text
+        assert bodies(store) == [b"one", b"two"]
 
 
 def test_a_failed_flush_above_the_dirty_limit_is_no_hang(tmp_path: Path) -> None:
