@@ -85,7 +85,7 @@ class StoreConfig:
     """… or after this many changes."""
 
     max_body_bytes: int = 4 * MIB
-    """Largest body; the whole record may have 64 KiB more."""
+    """Largest body, as stored; the whole record may have 64 KiB more."""
 
     retention_hours: float = 72.0
     """A segment whose newest message is older goes at the next ``delete_hour``."""

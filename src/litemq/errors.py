@@ -2,7 +2,7 @@
 
 LiteMQError
 ├── InvalidRequest        the caller must change the request
-│   ├── RecordTooLarge        a record, its properties or its topic over the limit
+│   ├── RecordTooLarge        a record, its body, its properties or its topic over the limit
 │   ├── TopicUnusable         a topic that cannot be a folder name
 │   ├── ReservedName          a reserved topic or property used by a client
 │   ├── UnknownTopic          no such topic or queue

@@ -15,6 +15,7 @@ cdef class Batch:
     cdef str store_host
     cdef bytes store_address
     cdef long long max_record
+    cdef long long max_body
     cdef public bytearray out
     cdef object table
     cdef long long[::1] rows

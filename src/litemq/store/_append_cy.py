@@ -253,20 +253,21 @@ class Batch:
     """Messages on their way into the log: record bytes in ``out``, one row each, and their queues' tails.
 
     ``code`` is the record format, ``store_host`` and ``store_address`` are the host of new records as text and as
-    RocketMQ's bytes, ``max_record`` bounds a record's size.
+    RocketMQ's bytes, ``max_record`` and ``max_body`` bound the sizes of a record and of its body.
     """
 
     if not cython.compiled:
         __slots__ = (
-            *("code", "count", "dirty", "fed", "full", "max_record", "needs_care", "out", "plan", "row_limit"),
-            *("rows", "size", "store_address", "store_host", "table", "tails"),
+            *("code", "count", "dirty", "fed", "full", "max_body", "max_record", "needs_care", "out", "plan"),
+            *("row_limit", "rows", "size", "store_address", "store_host", "table", "tails"),
         )
 
-    def __init__(self, code: int, store_host: str, store_address: bytes, max_record: int) -> None:
+    def __init__(self, code: int, store_host: str, store_address: bytes, max_record: int, max_body: int) -> None:
         self.code = code
         self.store_host = store_host
         self.store_address = store_address
         self.max_record = max_record
+        self.max_body = max_body
         self.out = bytearray(1 << 16)
         self.row_limit = 64
         self.table = layout.table(64)
@@ -366,6 +367,8 @@ class Batch:
             else:
                 plan_rocketmq(message, self.store_host, self.store_address, plan, True)
                 status = (plan.sys_flag >> 2) & 3  # what every reader of the record goes by
+            if len(message.body) > self.max_body:
+                raise RecordTooLarge(what="body", size=len(message.body), limit=self.max_body)
             if plan.size > self.max_record:
                 raise RecordTooLarge(what="record", size=plan.size, limit=self.max_record)
             if size + plan.size + left > room:

@@ -46,8 +46,12 @@ class Appender:
         address = hosts.to_bytes(store_host) or bytes(8)
         self.max_record = min(max_body_bytes + _RECORD_OVERHEAD, log.segments.last.size - 8)
         """Size of the largest record that is taken."""
-        self._parameters = (log.format.code, store_host, address, self.max_record)
+        parameters = (log.format.code, store_host, address, self.max_record)
+        self._parameters = (*parameters, max_body_bytes)
+        self._own_parameters = (*parameters, self.max_record)  # no client chose their bodies
+        self._own_queues = dispatcher.queues.reserved
         self._batch = Batch(*self._parameters)
+        self._own_batch = Batch(*self._own_parameters)
         self.last_time = last_time
         """Store time of the newest record: the clock may step back, the log's times do not."""
         self.messages = 0
@@ -63,7 +67,7 @@ class Appender:
         now = self._now_ms()
         if now > self.last_time:
             self.last_time = now
-        batch = self._batch
+        batch = self._own_batch if queues is self._own_queues else self._batch
         try:
             answer = batch.append(messages, queues, log.tail, self._dispatcher.index.tail, self.last_time)
         except OSError as error:
@@ -84,7 +88,7 @@ class Appender:
 
     def _append_slowly(self, messages: list[Message], queues: Queues, open_queues: OpenQueues) -> list[Appended]:
         """Append messages of which some need a queue or a segment that is not open yet."""
-        self._check(messages)
+        self._check(messages, queues)
         missing = {(m.topic, m.queue_id) for m in messages if m.queue_id not in queues.get(m.topic, ())}
         if missing:
             open_queues(missing)
@@ -101,25 +105,28 @@ class Appender:
             raise
         return answer
 
-    def _check(self, messages: list[Message]) -> None:
+    def _check(self, messages: list[Message], queues: Queues) -> None:
         """Raise what a message is refused for before any of them is in the log."""
         stand_in = QueueTail("", 0, self._log.format.queue_entry_size, 0, QueueFiles(Path(), []))
         anywhere: Queues = {}
         for message in messages:
             anywhere.setdefault(message.topic, {})[message.queue_id] = stand_in
         try:
-            Batch(*self._parameters).stage(messages, 0, anywhere, 0, 1 << 62, 0)
+            self._trial(queues).stage(messages, 0, anywhere, 0, 1 << 62, 0)
         except UnicodeEncodeError as error:
             raise _no_utf8(error) from error
 
     def _share(self, messages: list[Message], first: int, queues: Queues) -> list[Message]:
         """Return the messages from ``first`` on that the last segment has room for."""
-        trial = Batch(*self._parameters)
+        trial = self._trial(queues)
         try:
             trial.stage(messages, first, queues, self._log.end, self._log.room, 0)
             return messages[first : first + trial.count]
         finally:
             trial.clear()
+
+    def _trial(self, queues: Queues) -> Batch:
+        return Batch(*(self._own_parameters if queues is self._own_queues else self._parameters))
 
 
 def _no_utf8(error: UnicodeEncodeError) -> InvalidRequest:

@@ -92,11 +92,26 @@ def test_properties_have_rocketmqs_limit_in_its_format_only(tmp_path: Path) -> N
         store.append(message)
 
 
-def test_a_body_has_its_limit_whatever_the_segment_holds(tmp_path: Path) -> None:
-    with open_store(tmp_path, small(segment_bytes=1 << 20, max_body_bytes=1000)) as store:
-        store.append(Message("orders", b"x" * 1000))
-        with pytest.raises(RecordTooLarge):
-            store.append(Message("orders", b"x" * (1000 + (64 << 10))))
+@pytest.mark.parametrize("fmt", FORMATS)
+def test_a_body_has_its_limit_whatever_the_segment_holds(tmp_path: Path, fmt: str) -> None:
+    with open_store(tmp_path, small(format=fmt, segment_bytes=1 << 20, max_body_bytes=1000)) as store:
+        largest = Message("orders", b"x" * 1000, properties={"a": "x" * 30_000})
+        too_large = Message("orders", b"x" * 1001)
+        for message in (largest, Message("orders", b"")):  # with a queue to be made, and without
+            with pytest.raises(RecordTooLarge, match="body has 1001 bytes, at most 1000 fit"):
+                store.append_many([message, too_large])
+            store.append(message)
+        assert len(bodies(store)) == 2
+
+
+@pytest.mark.parametrize("fmt", FORMATS)
+def test_the_limit_of_bodies_is_none_for_our_own_records(tmp_path: Path, fmt: str) -> None:
+    with open_store(tmp_path, small(format=fmt, max_body_bytes=1)) as store:
+        store.append(Message("orders", b"x"))
+        store.put_group("readers")
+        store.progress.commit("readers", "orders", 0, 1)
+    with open_store(tmp_path, small(format=fmt, max_body_bytes=1)) as store:
+        assert store.progress.offset("readers", "orders", 0) == 1
 
 
 def test_nothing_is_appended_by_an_empty_call(tmp_path: Path) -> None:
