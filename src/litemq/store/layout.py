@@ -6,6 +6,7 @@ The files decide (S-10): an explicit setting that disagrees with them is refused
 
 from __future__ import annotations
 
+import logging
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,8 @@ from litemq.store.fs import FileSystem
 from litemq.store.log_files import BROKER_TRACE, find
 from litemq.store.log_format import STORE_VERSION, check_version, detect_format
 from litemq.store.queue_types import queue_folders
+
+logger = logging.getLogger(__name__)
 
 DEFAULT_SEGMENT_BYTES = 1 << 30
 DEFAULT_QUEUE_ENTRIES = 300_000
@@ -110,6 +113,19 @@ def settle(fs: FileSystem, paths: Paths, config: StoreConfig, now_ms: int) -> La
         store_id=store_id if isinstance(store_id, str) else str(uuid.uuid4()),
         created_ms=created if isinstance(created, int) else now_ms,
     )
+
+
+def write_down(fs: FileSystem, paths: Paths, layout: Layout) -> None:
+    """Write ``config/store.json`` unless it tells whose directory this is; a damaged one is kept beside it."""
+    if fs.exists(paths.store_json):
+        stated = snapshot.read_file(fs, paths.store_json)
+        if stated is not None and stated.get("id") == layout.store_id:
+            return
+        damaged = paths.store_json.with_name(paths.store_json.name + ".damaged")
+        # Not as .bak, which may be the one that tells.  Crash after this: there is none, and the next start is here.
+        fs.rename(paths.store_json, damaged)
+        logger.error("damaged file replaced: path=%s kept=%s id=%s", paths.store_json, damaged.name, layout.store_id)
+    snapshot.write(fs, paths.store_json, layout.to_json())
 
 
 def _check_version(paths: Paths, stated: JsonObject) -> None:

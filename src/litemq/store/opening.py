@@ -30,7 +30,7 @@ from litemq.store.dispatcher import Dispatcher
 from litemq.store.frames import Kind, read_head
 from litemq.store.fs import FileSystem, Lock
 from litemq.store.key_index import KeyIndex
-from litemq.store.layout import Layout, Paths, settle
+from litemq.store.layout import Layout, Paths, settle, write_down
 from litemq.store.progress import Progress
 from litemq.store.recovery import Recovered, Recovery
 from litemq.store.running import RunningMark
@@ -123,8 +123,7 @@ class _Opening:
         layout = settle(fs, paths, self._config, self._clock.now_ms())
         fs.make_dirs(paths.commit_log)
         fs.make_dirs(paths.config)
-        if not fs.exists(paths.store_json):
-            snapshot.write(fs, paths.store_json, layout.to_json())
+        write_down(fs, paths, layout)
         mark = RunningMark(fs, paths.abort)
         was_clean = not mark.was_there
         segments = Segments.open(fs, paths.commit_log, layout.segment_bytes)

@@ -40,19 +40,23 @@ def drop_backups(fs: FileSystem, paths: Iterable[Path]) -> None:
 
 def read(fs: FileSystem, path: Path) -> JsonObject | None:
     """Return the table, from the ``.bak`` when the file is missing or damaged; None when there is neither."""
-    for candidate in (path, path.with_name(path.name + ".bak")):
-        if not fs.exists(candidate):
-            continue
-        file = fs.open(candidate)
-        try:
-            data = file.read_at(file.size(), 0)
-        finally:
-            file.close()
-        try:
-            return config_json.read(data)
-        except config_json.BadConfig:
-            continue
-    return None
+    found = read_file(fs, path)
+    return found if found is not None else read_file(fs, path.with_name(path.name + ".bak"))
+
+
+def read_file(fs: FileSystem, path: Path) -> JsonObject | None:
+    """Return the table in one file; None when it is missing or damaged."""
+    if not fs.exists(path):
+        return None
+    file = fs.open(path)
+    try:
+        data = file.read_at(file.size(), 0)
+    finally:
+        file.close()
+    try:
+        return config_json.read(data)
+    except config_json.BadConfig:
+        return None
 
 
 def position_of(table: JsonObject | None) -> int | None:

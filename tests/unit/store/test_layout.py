@@ -118,6 +118,38 @@ def test_a_damaged_store_json_is_no_obstacle(tmp_path: Path, garbage: bytes) -> 
         assert len(bodies(store)) == 60
 
 
+@pytest.mark.parametrize("garbage", [b"", b'{"version": 1, "id"', b"[]", b'{"id":5}'])
+@pytest.mark.parametrize("has_copy", [False, True])
+def test_a_damaged_store_json_is_replaced_once(
+    tmp_path: Path, garbage: bytes, has_copy: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """S-11: the directory has one id, not another at every opening."""
+    root = a_store(tmp_path)
+    path = root / "config" / "store.json"
+    before = path.read_bytes()
+    if has_copy:
+        path.with_name("store.json.bak").write_bytes(before)
+    path.write_bytes(garbage)
+    open_store(tmp_path).close()
+    after = path.read_bytes()
+    said = json.loads(after)
+    assert (after == before) == (has_copy and garbage != b'{"id":5}')
+    assert path.with_name("store.json.damaged").read_bytes() == garbage
+    assert f"id={said['id']}" in caplog.text
+    open_store(tmp_path).close()
+    assert path.read_bytes() == after
+
+
+def test_a_crash_while_store_json_is_replaced_costs_nothing(tmp_path: Path) -> None:
+    root = a_store(tmp_path)
+    path = root / "config" / "store.json"
+    said = path.read_bytes()
+    path.rename(path.with_name("store.json.bak"))
+    path.with_name("store.json.damaged").write_bytes(b"{")
+    open_store(tmp_path).close()
+    assert path.read_bytes() == said
+
+
 # -- what is refused -------------------------------------------------------------------------------------------------
 
 
