@@ -16,6 +16,9 @@ from litemq.format.record import FORMATS, Format
 from litemq.types import NO_HOST, LogPosition, Message, QueueOffset
 
 MAX_FOLDER_NAME: Final = 255
+MAX_QUEUES: Final = 1 << 20
+"""Queues of one topic: clients list all of them, and RocketMQ counts them in 31 bits."""
+
 """Bytes of a topic in any format: it becomes the name of a folder."""
 
 RECORD_KEYS: Final = (

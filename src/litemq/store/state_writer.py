@@ -10,7 +10,7 @@ from litemq.clock import Clock
 from litemq.errors import InvalidRequest, ReservedName, TopicUnusable, UnknownTopic
 from litemq.format import config_json
 from litemq.format.config_json import JsonObject
-from litemq.format.limits import is_folder_name
+from litemq.format.limits import MAX_QUEUES, is_folder_name
 from litemq.format.names import CHANGES_TOPIC, ORIGIN, PROGRESS_TOPIC, RESERVED_TOPIC_PREFIX
 from litemq.store import changes
 from litemq.store._tails_cy import QueueTail
@@ -23,6 +23,8 @@ from litemq.types import Appended, Message
 
 _EVERYTHING = 1 << 62
 """No position gets so far."""
+
+_QUEUE_COUNTS = ("readQueueNums", "writeQueueNums")
 
 
 class StateWriter:
@@ -88,6 +90,10 @@ class StateWriter:
             **(config or {}),
             "topicName": topic,
         }
+        for name in _QUEUE_COUNTS:
+            count = full[name]
+            if not isinstance(count, int) or not 0 <= count <= MAX_QUEUES:
+                raise InvalidRequest(f"{name} of topic {topic!r} is {count!r}, it must be 0 to {MAX_QUEUES}")
         return self.apply(self._topic(topic, full))
 
     def _topic(self, topic: str, config: JsonObject) -> Change:
@@ -112,6 +118,8 @@ class StateWriter:
         """Raise min offsets, up to each queue's end."""
         self._log.check_writable()
         _check_name(topic)
+        for queue in min_offsets:
+            self._check_queue(topic, queue)
         with reading_files():
             ends = {queue: self._next_offset(topic, queue) for queue in min_offsets}
         offsets = {queue: min(max(offset, 0), ends[queue]) for queue, offset in min_offsets.items()}
@@ -121,17 +129,25 @@ class StateWriter:
         tail = self._queues.find(topic, queue_id)
         return tail.next_offset if tail is not None else self._tables.first_offset(topic, queue_id)
 
+    def _check_queue(self, topic: str, queue_id: int) -> None:
+        """Refuse a queue that the topic neither has nor may get."""
+        count = max(_count(self._tables.topics.get(topic, {}), "writeQueueNums"), MAX_QUEUES)
+        if not 0 <= queue_id < count:
+            raise InvalidRequest(f"queue id {queue_id} of topic {topic!r} is out of range: it must be 0 to {count - 1}")
+
     def open_queues(self, wanted: set[tuple[str, int]]) -> None:
         """Make queues known; topics and queues that are not in the table are added to it."""
         for topic in {topic for topic, _ in wanted}:
             _check_name(topic)
             if self._tables.has_batch_queues(topic):
                 raise UnknownTopic(f"topic {topic!r} has batch queues, which only a RocketMQ broker writes")
+        for topic, queue_id in wanted:
+            self._check_queue(topic, queue_id)
         for topic, queue_id in sorted(wanted, reverse=True):  # the highest number first: one change a topic
             self._find_queue(topic, queue_id)
             known = self._tables.topics.get(topic, {})
             if queue_id >= _count(known, "writeQueueNums"):
-                counts = {name: max(queue_id + 1, _count(known, name)) for name in ("readQueueNums", "writeQueueNums")}
+                counts = {name: max(queue_id + 1, _count(known, name)) for name in _QUEUE_COUNTS}
                 self.put_topic(topic, {**known, **counts})
 
     # -- progress --------------------------------------------------------------------------------

@@ -263,6 +263,15 @@ def test_a_topic_is_known_from_its_first_message_on(tmp_path: Path, together: bo
         assert store.tables.incarnations["orders"] == incarnation
 
 
+def test_queue_ids_are_bounded(tmp_path: Path) -> None:
+    """A topic's number of queues must fit RocketMQ's int, and every client lists them all."""
+    with open_store(tmp_path) as store:
+        store.append(Message("orders", b"", queue_id=(1 << 20) - 1))
+        with pytest.raises(InvalidRequest, match=r"queue id 1048576 of topic 'orders' .* 0 to 1048575"):
+            store.append(Message("orders", b"", queue_id=1 << 20))
+        assert store.tables.topics["orders"]["writeQueueNums"] == 1 << 20
+
+
 def test_a_message_for_a_new_queue_takes_no_queue_away(tmp_path: Path) -> None:
     with open_store(tmp_path) as store:
         store.put_topic("orders", {"readQueueNums": 16, "writeQueueNums": 4, "perm": 4})
