@@ -46,8 +46,8 @@ class Housekeeper:
         self._checkpointer = checkpointer
         self._refuses = False
         self.holds: dict[str, Hold] = {}
-        self.removal: tuple[int, int] | None = None
-        """Segments below the first position go when everything below the second is in a checkpoint."""
+        self.removal: tuple[Plan, int] | None = None
+        """What was decided goes when everything below the position is in a checkpoint."""
         self.segments_removed = 0
 
     def plan(self) -> Plan:
@@ -66,8 +66,6 @@ class Housekeeper:
         if decided.refuse != self._refuses:
             logger.warning("disk use: messages are %s", "refused" if decided.refuse else "taken again")
         self._refuses = decided.refuse
-        if decided.overruled:
-            logger.warning("the disk is full: holds lose: names=%s", ", ".join(decided.overruled))
         return decided
 
     def _facts(self) -> list[SegmentFacts]:
@@ -89,25 +87,26 @@ class Housekeeper:
         self._state.carry_below(start)
         if self._log.end - end >= start - self._log.start:
             logger.warning("retention frees nothing: carried=%d freed=%d", self._log.end - end, start - self._log.start)
-        self.removal = start, self._log.end
+        self.removal = decided, self._log.end
         self.remove()
 
     def remove(self) -> None:
         """Remove what a plan lets go once what was carried is on disk: it must be before its first home goes."""
         if self.removal is None:
             return
-        start, carried_end = self.removal
+        decided, carried_end = self.removal
         if self._checkpointer.covered < carried_end:
             self._checkpointer.begin()
         if self._checkpointer.covered < carried_end:
             return
         self.removal = None
         parts, log = self._parts, self._log
+        start = self._end_of_removal(decided)
         with log.changing_files():
             # Read instead of a damaged snapshot, an older one would bring back what was deleted since: the log that
             # is left does not say so any more.
             snapshot.drop_backups(self._fs, (parts.paths.topics, parts.paths.groups, parts.paths.progress))
-            while log.start < start:
+            while log.segments.first.end <= start:
                 segment = log.segments.drop_first()
                 self.segments_removed += 1
                 logger.info("segment removed: start=%d", segment.start)
@@ -116,3 +115,14 @@ class Housekeeper:
             parts.index.drop_below(log.start)
             for queue in parts.queues.all():
                 parts.queues.trim(queue, log.start)
+
+    def _end_of_removal(self, decided: Plan) -> int:
+        """Return the position below which segments go now: a reader may have come since it was decided."""
+        assert decided.start is not None
+        now_ms = self._clock.now_ms()
+        if not decided.forced:
+            return min(decided.start, retention.held_from(self.holds.values(), now_ms))
+        names = retention.losers(self.holds.values(), decided.start, now_ms)
+        if names:
+            logger.warning("the disk is full: holds lose: names=%s", ", ".join(names))
+        return decided.start

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
 from dataclasses import replace
 from pathlib import Path
+from typing import ParamSpec, TypeVar
 
 from litemq.clock import Clock, ManualClock
 from litemq.config import StoreConfig
@@ -22,6 +25,9 @@ SMALL = StoreConfig(
 )
 FORMATS = ("litemq", "rocketmq")
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
 
 def small(**settings: object) -> StoreConfig:
     """Return the small configuration with other settings."""
@@ -38,6 +44,26 @@ def open_store(
 ) -> MessageStore:
     """Open a store at ``root / "store"``."""
     return MessageStore.open(root / "store", config, clock=clock or ManualClock(), fs=fs, background=background)
+
+
+class Later(Executor):
+    """A worker that does nothing before it is told to: a disk as slow as the test wants it."""
+
+    def __init__(self, store: MessageStore) -> None:
+        """Take over the checkpoints of a store that has no threads."""
+        self._jobs: list[Callable[[], None]] = []
+        store._checkpointer.worker = self
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        future: Future[T] = Future()
+        self._jobs.append(lambda: future.set_result(fn(*args, **kwargs)))
+        return future
+
+    def work(self) -> None:
+        """Do what was asked for so far."""
+        jobs, self._jobs = self._jobs, []
+        for job in jobs:
+            job()
 
 
 def fill(store: MessageStore, count: int, *, topic: str = "orders", queue_id: int = 0, size: int = 100) -> list[bytes]:

@@ -12,7 +12,7 @@ import pytest
 from tests.support.faults import Fault, Faults
 from tests.support.forgetful_fs import ForgetfulFileSystem
 from tests.support.hooked_fs import Call, HookedFileSystem
-from tests.unit.store.live_support import FORMATS, SEGMENT, bodies, fill, open_store, small
+from tests.unit.store.live_support import FORMATS, SEGMENT, Later, bodies, fill, open_store, small
 
 from litemq.clock import ManualClock
 from litemq.config import StoreConfig
@@ -252,6 +252,46 @@ def test_holds_are_given_for_a_time(tmp_path: Path) -> None:
         start = store.retain().start
         assert start is not None
         assert start > SEGMENT
+
+
+def test_a_hold_taken_before_the_segments_go_counts(tmp_path: Path) -> None:
+    """They go when a checkpoint is there, and a reader may come meanwhile."""
+    clock = ManualClock()
+    store = old_store(tmp_path, clock)
+    fill(store, 1)
+    worker = Later(store)
+    decided = store.retain().start
+    assert decided is not None
+    assert decided > SEGMENT
+    store.hold("ended", 0, until_ms=clock.now_ms())
+    store.hold("spark", SEGMENT + 5, until_ms=clock.now_ms() + 60_000)
+    worker.work()
+    store.tick()
+    assert store.start == SEGMENT
+    store.release("spark")
+    store.retain()
+    worker.work()
+    store.tick()
+    assert store.start == decided
+    store.abandon()
+
+
+def test_force_wins_over_a_hold_that_came_late_and_names_it(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    clock = ManualClock()
+    disk = ForgetfulFileSystem()
+    store = open_store(tmp_path, small(disk_free_floor=10 * GIB), clock=clock, fs=disk)
+    fill(store, 200)
+    worker = Later(store)
+    disk.set_disk(total_bytes=50 * GIB, free_bytes=7 * GIB)
+    store.retain()
+    store.hold("spark", 0, until_ms=clock.now_ms() + 60_000)
+    store.hold("later", SEGMENT, until_ms=clock.now_ms() + 60_000)
+    worker.work()
+    with caplog.at_level(logging.WARNING):
+        store.tick()
+    assert store.start == SEGMENT
+    assert "holds lose: names=spark\n" in caplog.text
+    store.abandon()
 
 
 def test_a_full_disk_refuses_messages_and_takes_progress(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
