@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+from dataclasses import dataclass
 
 from litemq.clock import Clock
 from litemq.config import StoreConfig
@@ -21,6 +22,15 @@ from litemq.store.retention import Hold, Plan, SegmentFacts
 from litemq.store.state_writer import StateWriter
 
 logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """Segments below ``start`` go when everything below ``carried_end`` is in a checkpoint."""
+
+    start: int
+    forced: bool
+    carried_end: int
 
 
 class Housekeeper:
@@ -46,8 +56,8 @@ class Housekeeper:
         self._checkpointer = checkpointer
         self._refuses = False
         self.holds: dict[str, Hold] = {}
-        self.removal: tuple[Plan, int] | None = None
-        """What was decided goes when everything below the position is in a checkpoint."""
+        self.removal: Removal | None = None
+        """What was decided and waits for a checkpoint."""
         self.segments_removed = 0
 
     def plan(self) -> Plan:
@@ -80,28 +90,39 @@ class Housekeeper:
 
     def carry_out(self, decided: Plan) -> None:
         """Carry what is live to the tail, and remove the segments as soon as it is on disk."""
+        waiting, self.removal = self.removal, None
         start = decided.start
         if start is None:
             return
+        if waiting is None:
+            carried_end = self._carry(start)
+        else:
+            # What goes was carried by an earlier pass.  To carry more would put it off, with a checkpoint that takes
+            # longer than a pass for ever.
+            start, carried_end = min(start, waiting.start), waiting.carried_end
+        self.removal = Removal(start, decided.forced, carried_end)
+        self.remove()
+
+    def _carry(self, start: int) -> int:
+        """Append what lives below ``start`` again; return the log's end behind it."""
         end = self._log.end
         self._state.carry_below(start)
         if self._log.end - end >= start - self._log.start:
             logger.warning("retention frees nothing: carried=%d freed=%d", self._log.end - end, start - self._log.start)
-        self.removal = decided, self._log.end
-        self.remove()
+        return self._log.end
 
     def remove(self) -> None:
         """Remove what a plan lets go once what was carried is on disk: it must be before its first home goes."""
-        if self.removal is None:
+        removal = self.removal
+        if removal is None:
             return
-        decided, carried_end = self.removal
-        if self._checkpointer.covered < carried_end:
+        if self._checkpointer.covered < removal.carried_end:
             self._checkpointer.begin()
-        if self._checkpointer.covered < carried_end:
+        if self._checkpointer.covered < removal.carried_end:
             return
         self.removal = None
         parts, log = self._parts, self._log
-        start = self._end_of_removal(decided)
+        start = self._allowed_start(removal)
         with log.changing_files():
             # Read instead of a damaged snapshot, an older one would bring back what was deleted since: the log that
             # is left does not say so any more.
@@ -116,13 +137,12 @@ class Housekeeper:
             for queue in parts.queues.all():
                 parts.queues.trim(queue, log.start)
 
-    def _end_of_removal(self, decided: Plan) -> int:
+    def _allowed_start(self, removal: Removal) -> int:
         """Return the position below which segments go now: a reader may have come since it was decided."""
-        assert decided.start is not None
         now_ms = self._clock.now_ms()
-        if not decided.forced:
-            return min(decided.start, retention.held_from(self.holds.values(), now_ms))
-        names = retention.losers(self.holds.values(), decided.start, now_ms)
+        if not removal.forced:
+            return min(removal.start, retention.held_from(self.holds.values(), now_ms))
+        names = retention.losers(self.holds.values(), removal.start, now_ms)
         if names:
             logger.warning("the disk is full: holds lose: names=%s", ", ".join(names))
-        return decided.start
+        return removal.start

@@ -276,6 +276,40 @@ def test_a_hold_taken_before_the_segments_go_counts(tmp_path: Path) -> None:
     store.abandon()
 
 
+def test_a_checkpoint_slower_than_passes_does_not_put_removals_off(tmp_path: Path) -> None:
+    clock = ManualClock()
+    store = old_store(tmp_path, clock)
+    fill(store, 1)
+    worker = Later(store)
+    decided = store.retain().start
+    for number in range(3):
+        store.progress.commit("readers", "orders", 0, 151 + number)
+        fill(store, 1)
+        clock.advance(11_000)
+        store.tick()
+    assert store.start == 0
+    worker.work()
+    store.tick()
+    assert store.start == decided
+    store.abandon()
+
+
+def test_the_latest_pass_decides_what_goes(tmp_path: Path) -> None:
+    clock = ManualClock()
+    disk = ForgetfulFileSystem()
+    store = open_store(tmp_path, small(disk_free_floor=10 * GIB), clock=clock, fs=disk)
+    fill(store, 200)
+    worker = Later(store)
+    disk.set_disk(total_bytes=50 * GIB, free_bytes=7 * GIB)
+    store.retain()
+    disk.set_disk(total_bytes=50 * GIB, free_bytes=30 * GIB)
+    store.retain()  # there is room again
+    worker.work()
+    store.tick()
+    assert store.start == 0
+    store.abandon()
+
+
 def test_force_wins_over_a_hold_that_came_late_and_names_it(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     clock = ManualClock()
     disk = ForgetfulFileSystem()
