@@ -22,7 +22,6 @@ _HINTS: dict[tuple[str, str, Kind], Style] = {
     ("recovery", "Recovery._cut", "sync"): "aligned",
     ("segments", "Segments.drop_after", "sync_dir"): "ghosts",
     ("snapshot", "write", "sync_dir"): "deletions",
-    ("consume_queue", "ConsumeQueues.drop_below", "sync_dir"): "retention",
     ("segments", "Segments.sync_names", "sync_dir"): "retention",
 }
 """Where to look first."""

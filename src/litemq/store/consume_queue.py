@@ -56,10 +56,7 @@ class ConsumeQueues:
     def all(self) -> list[TopicQueue]:
         """Return every queue that has files or entries, sorted."""
         found = {
-            TopicQueue(topic, int(queue))
-            for topic in self._fs.names(self._root)
-            for queue in self._names(self._root / topic)
-            if queue.isascii() and queue.isdigit()
+            TopicQueue(topic, queue_id) for topic in self._fs.names(self._root) for queue_id in self._ids_on_disk(topic)
         }
         for loaded in (self.public, self.reserved):
             found |= {TopicQueue(topic, queue) for topic, queues in loaded.items() for queue in queues}
@@ -67,8 +64,10 @@ class ConsumeQueues:
 
     def queues_of(self, topic: str) -> list[int]:
         """Return the queue ids of a topic that have files or entries."""
-        on_disk = {int(name) for name in self._names(self._root / topic) if name.isascii() and name.isdigit()}
-        return sorted(on_disk | self._loaded(topic).keys())
+        return sorted({*self._ids_on_disk(topic), *self._loaded(topic)})
+
+    def _ids_on_disk(self, topic: str) -> list[int]:
+        return [int(name) for name in self._names(self._root / topic) if name.isascii() and name.isdigit()]
 
     def _names(self, directory: Path) -> list[str]:
         try:
@@ -380,24 +379,31 @@ class ConsumeQueues:
                     self._drop(files, older)
                 return
 
-    def drop_below(self, tail: QueueTail, offset: int) -> int:
-        """Remove files whose entries are all below ``offset``, never the last one; return how many."""
+    def drop_oldest(self, tail: QueueTail, offset: int) -> bool:
+        """Remove the first file when its entries are all below ``offset``, never the last one; return whether."""
         files: QueueFiles = tail.files
-        dropped = 0
-        while len(files.starts) > 1 and files.starts[0] + self._file_bytes <= offset * self._stride:
-            self._drop(files, files.starts[0])
-            dropped += 1
-        if dropped:
-            files.min_offset_start = -1
-        return dropped
+        if len(files.starts) < 2 or files.starts[0] + self._file_bytes > offset * self._stride:
+            return False
+        self._drop(files, files.starts[0])
+        files.min_offset_start = -1
+        return True
 
-    def trim(self, queue: TopicQueue, log_start: int) -> int:
-        """Remove a queue's files that lead only to what lies before ``log_start``; return how many."""
-        directory = self._root / queue.topic / str(queue.queue_id)
-        if queue.queue_id not in self._loaded(queue.topic) and len(self._starts(directory)) < 2:
-            return 0  # not worth loading: the last file never goes
-        tail = self.find(queue.topic, queue.queue_id)
-        return self.drop_below(tail, self.min_offset(tail, log_start)) if tail is not None else 0
+    def trim(self, log_start: Callable[[], int]) -> Iterator[None]:
+        """Remove all files that lead only to what lies before the log's start: one look or one file a step.
+
+        There may be time between steps, in which queues and the log's start change.
+        """
+        for topic in self._fs.names(self._root):
+            for queue_id in self._ids_on_disk(topic):
+                yield
+                tail = self._loaded(topic).get(queue_id)
+                starts = tail.files.starts if tail else self._starts(self._root / topic / str(queue_id))
+                if len(starts) < 2:
+                    continue  # not worth loading: the last file never goes
+                tail = self.find(topic, queue_id)
+                lowest = self.min_offset(tail, log_start()) if tail else 0
+                while tail and self.drop_oldest(tail, lowest):
+                    yield
 
     def drop_topic(self, topic: str) -> None:
         """Remove a topic's queues with their files."""

@@ -1,13 +1,14 @@
 """Retention of an open store: looks at disk and segments, and removes what ``retention.plan`` lets go.
 
 Live state is carried first, and a segment goes only when a checkpoint covers what was carried: with a worker that
-is at a later ``remove``.  What a crash leaves: ``retention``.
+is at a later ``remove``.  Files of queues follow over several calls.  What a crash leaves: ``retention``.
 """
 
 from __future__ import annotations
 
 import itertools
 import logging
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from litemq.clock import Clock
@@ -22,6 +23,9 @@ from litemq.store.retention import Hold, Plan, SegmentFacts
 from litemq.store.state_writer import StateWriter
 
 logger = logging.getLogger(__name__)
+
+_TRIM_MS = 20
+"""Time that a call spends on the files of queues: there may be 80 000 of them, and appends wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +62,9 @@ class Housekeeper:
         self.holds: dict[str, Hold] = {}
         self.removal: Removal | None = None
         """What was decided and waits for a checkpoint."""
+        self._trimmed = parts.log.start
+        """The log's start when the last round through the queues began."""
+        self._round: Iterator[None] | None = None
         self.segments_removed = 0
 
     def plan(self) -> Plan:
@@ -112,6 +119,11 @@ class Housekeeper:
         return self._log.end
 
     def remove(self) -> None:
+        """Remove what earlier passes let go, as far as it can go by now; of queue files some with each call."""
+        self._remove_segments()
+        self._trim_queues()
+
+    def _remove_segments(self) -> None:
         """Remove what a plan lets go once what was carried is on disk: it must be before its first home goes."""
         removal = self.removal
         if removal is None:
@@ -134,8 +146,20 @@ class Housekeeper:
                 log.segments.sync_names()  # one after the other: a power cut must not leave a hole
             parts.tables.deletions.forget_below(log.start)
             parts.index.drop_below(log.start)
-            for queue in parts.queues.all():
-                parts.queues.trim(queue, log.start)
+
+    def _trim_queues(self) -> None:
+        """Go on with the round through the queues, or begin one when segments went since the last one began."""
+        if self._round is None:
+            if self._trimmed == self._log.start:
+                return
+            self._trimmed = self._log.start
+            self._round = self._parts.queues.trim(lambda: self._log.start)
+        until = self._clock.monotonic_ms() + _TRIM_MS
+        with self._log.changing_files():
+            for _ in self._round:
+                if self._clock.monotonic_ms() >= until:
+                    return
+        self._round = None
 
     def _allowed_start(self, removal: Removal) -> int:
         """Return the position below which segments go now: a reader may have come since it was decided."""

@@ -6,7 +6,7 @@ reader holds when it would go, except by force.
 
     crash after …       leaves                                           the next start
     carrying            copies at the tail                               meets them twice, which changes nothing
-    removing a segment  queue and index entries below the log's start    ignores them; the next pass removes them
+    removing a segment  queue and index entries below the log's start    ignores them; they go with the next segment
 """
 
 from __future__ import annotations

@@ -277,12 +277,12 @@ def test_files_below_an_offset_go_but_the_last_one(tmp_path: Path) -> None:
     add(queues, tail, 30)
     queues.write_out_all()
     files = tmp_path / "orders" / "0"
-    assert queues.drop_below(tail, 7) == 0
-    assert queues.drop_below(tail, 17) == 2
+    assert not queues.drop_oldest(tail, 7)
+    assert [queues.drop_oldest(tail, 17) for _ in range(3)] == [True, True, False]
     assert len(list(files.iterdir())) == 2
     assert queues.min_offset(tail, 0) == 16
     assert positions(queues, tail)[0] == 1601
-    assert queues.drop_below(tail, 30) == 1
+    assert [queues.drop_oldest(tail, 30) for _ in range(2)] == [True, False]
     assert len(list(files.iterdir())) == 1
     assert tail.next_offset == 30
     assert queues.entries(tail, 3, 1) == b""
@@ -296,10 +296,29 @@ def test_trimming_loads_only_queues_with_several_files(tmp_path: Path) -> None:
     queues.write_out_all()
     queues.close()
     again = queues_at(tmp_path)
-    assert [again.trim(queue, 1700) for queue in again.all()] == [2, 0]
+    assert len(list(again.trim(lambda: 1700))) == 4  # two queues, two files
     assert list(again.public["orders"]) == [0]
-    assert again.trim(TopicQueue("orders", 7), 1700) == 0
+    assert len(list((tmp_path / "orders" / "0").iterdir())) == 2
     again.close()
+
+
+def test_queues_may_come_and_go_between_the_steps_of_trimming(tmp_path: Path) -> None:
+    queues = queues_at(tmp_path)
+    for topic in ("a", "b", "c"):
+        add(queues, queues.open(topic, 0), 30)
+    queues.write_out_all()
+    log_start = 900
+    steps = queues.trim(lambda: log_start)
+    next(steps)
+    next(steps)
+    assert len(list((tmp_path / "a" / "0").iterdir())) == 3
+    queues.drop_topic("a")
+    queues.drop_topic("b")
+    add(queues, queues.open("b", 0, 30), 5)
+    log_start = 5000
+    assert len(list(steps)) == 4  # b, c, two files
+    assert positions(queues, queues.open("b", 0)) != []
+    queues.close()
 
 
 def test_a_topic_goes_with_its_files(tmp_path: Path) -> None:

@@ -237,6 +237,100 @@ def test_files_of_queues_and_index_go_with_their_segments(tmp_path: Path) -> Non
         assert store.append(Message("orders", b"next")).queue_offset == 150
 
 
+class SlowRemoval:
+    """Hook: each queue file takes 9 ms to remove."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        self._clock = clock
+        self.removed = 0
+        self.read = 0
+
+    def before(self, call: Call) -> bool:
+        if "consumequeue" in call.path.parts and call.kind == "remove":
+            self._clock.advance(9)
+            self.removed += 1
+        self.read += "orders" in call.path.parts and call.kind in ("open", "read")
+        return True
+
+    def after(self, call: Call) -> None: ...
+
+
+def test_queue_files_go_a_few_at_a_time(tmp_path: Path) -> None:
+    clock = ManualClock()
+    slow = SlowRemoval(clock)
+    config = small(retention_hours=1.0)
+    store = open_store(tmp_path, config, clock=clock, fs=HookedFileSystem(OsFileSystem(), slow))
+    for number in range(600):
+        store.append(Message("orders", b"." * 100, queue_id=number % 10))
+    clock.advance(2 * HOUR)
+    for number in range(10):
+        store.append(Message("orders", b"fresh", queue_id=number))
+    store.checkpoint()
+    slow.removed = 0
+    store.retain()
+    assert store.start > 0
+    steps = [slow.removed]
+
+    def check() -> None:
+        for queue_id in range(10):
+            assert store.records("orders", queue_id, 60) != []
+            low = store.reader.min_offset("orders", queue_id)
+            assert store.reader.message_at("orders", queue_id, low - 1) is None
+            assert bodies(store, queue_id=queue_id)[-1] == b"fresh"
+
+    check()
+    while store._housekeeper._round is not None:
+        steps.append(-slow.removed)
+        store.tick()
+        steps[-1] += slow.removed
+        check()
+    assert len(steps) > 5
+    assert max(steps) <= 3
+    assert all(len(list((tmp_path / "store/consumequeue/orders" / str(n)).iterdir())) <= 2 for n in range(10))
+    store.close()
+    assert verify(tmp_path / "store").is_ok
+
+
+def test_a_crash_before_the_queue_files_are_gone_does_no_harm(tmp_path: Path) -> None:
+    clock = ManualClock()
+    config = small(retention_hours=1.0)
+    store = open_store(tmp_path, config, clock=clock, fs=HookedFileSystem(OsFileSystem(), SlowRemoval(clock)))
+    for number in range(600):
+        store.append(Message("orders", b"." * 100, queue_id=number % 10))
+    clock.advance(2 * HOUR)
+    fill(store, 1, queue_id=9)
+    store.retain()
+    assert store._housekeeper._round is not None
+    found = [bodies(store, queue_id=queue_id) for queue_id in range(10)]
+    store.abandon()
+    with open_store(tmp_path, config, clock=clock) as store:
+        assert [bodies(store, queue_id=queue_id) for queue_id in range(10)] == found
+        fill(store, 200)
+        clock.advance(2 * HOUR)
+        fill(store, 1)
+        store.retain()
+        assert all(len(list((tmp_path / "store/consumequeue/orders" / str(n)).iterdir())) == 1 for n in range(1, 9))
+    assert verify(tmp_path / "store").is_ok
+
+
+def test_queues_with_one_file_are_not_read(tmp_path: Path) -> None:
+    clock = ManualClock()
+    watch = SlowRemoval(clock)
+    with open_store(
+        tmp_path, small(retention_hours=1.0), clock=clock, fs=HookedFileSystem(OsFileSystem(), watch)
+    ) as store:
+        for number in range(100):
+            store.append(Message("orders", b"", queue_id=number))
+        fill(store, 10, size=SEGMENT // 2)
+        clock.advance(2 * HOUR)
+        fill(store, 1)
+        store.checkpoint()
+        watch.read = 0
+        store.retain()
+        assert store.start > 0
+        assert watch.read == 0
+
+
 def test_holds_are_given_for_a_time(tmp_path: Path) -> None:
     clock = ManualClock()
     with old_store(tmp_path, clock) as store:
