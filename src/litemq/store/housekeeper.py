@@ -72,13 +72,10 @@ class Housekeeper:
         self._log.check_writable()
         with reading_files():
             total, free = self._fs.disk(self._parts.paths.root)
+        now_ms = self._clock.now_ms()
+        self.holds = {name: hold for name, hold in self.holds.items() if hold.until_ms > now_ms}
         decided = retention.plan(
-            self._facts(),
-            list(self.holds.values()),
-            self._config,
-            now_ms=self._clock.now_ms(),
-            total=total,
-            free=free,
+            self._facts(), list(self.holds.values()), self._config, now_ms=now_ms, total=total, free=free
         )
         if decided.refuse != self._refuses:
             logger.warning("disk use: messages are %s", "refused" if decided.refuse else "taken again")

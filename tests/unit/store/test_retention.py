@@ -348,6 +348,19 @@ def test_holds_are_given_for_a_time(tmp_path: Path) -> None:
         assert start > SEGMENT
 
 
+def test_holds_that_have_ended_are_forgotten(tmp_path: Path) -> None:
+    clock = ManualClock()
+    with open_store(tmp_path, clock=clock) as store:
+        for number in range(100):
+            store.hold(f"lease {number}", 0, until_ms=clock.now_ms() + number)
+        clock.advance(50)
+        store.retain()
+        assert store.counters()["holds"] == 49
+        clock.advance(11_000)
+        store.tick()
+        assert store.counters()["holds"] == 0
+
+
 def test_a_hold_taken_before_the_segments_go_counts(tmp_path: Path) -> None:
     """They go when a checkpoint is there, and a reader may come meanwhile."""
     clock = ManualClock()
