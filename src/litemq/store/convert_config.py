@@ -196,4 +196,5 @@ def _moved(topics: JsonObject, folded: JsonObject) -> JsonObject:
     # A deletion whose record is gone has nothing left to delete; any other change without one is carried at once.
     ours["deadBelow"] = dead
     ours["positions"] = {name: found.get(name, 0) for name in positions}
+    ours["origins"] = new["origins"]
     return topics

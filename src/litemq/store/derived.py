@@ -106,11 +106,11 @@ class Derived:
             self._feeder.on_change = self._apply
         self._rows = 0
 
-    def _apply(self, body: bytes, position: int) -> None:
+    def _apply(self, body: bytes, position: int, origin: int | None) -> None:
         change = changes.decode(body)
         if change is None:
             return
-        self.tables.apply(change, position)
+        self.tables.apply(change, position, origin)
         if change.op == "topic-deleted":
             self._queues.drop_topic(change.name)
         self.on_change(change, position)

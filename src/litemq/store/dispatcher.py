@@ -59,8 +59,8 @@ class Dispatcher:
         self._log_start = log_start
         self.on_error: Callable[[OSError], None] = lambda _error: None
         """Called when a derived file cannot be written: the log must take no more."""
-        self.on_change: Callable[[bytes, int], None] = lambda _body, _position: None
-        """Called with body and position of each change record that is fed from a scan."""
+        self.on_change: Callable[[bytes, int, int | None], None] = lambda _body, _position, _origin: None
+        """Called with body, position and first position, if it was carried, of each change that a scan finds."""
         self._resolved: dict[tuple[bytes, int], QueueTail | None] = {}
         self._changes: QueueTail | None = None
 
@@ -109,7 +109,8 @@ class Dispatcher:
         o = row * rows.WIDTH
         at = table[o + rows.BODY_AT]
         body = bytes(view[at : at + table[o + rows.BODY_SIZE]])
-        self.on_change(body, table[o + rows.POSITION])
+        origin = table[o + rows.ORIGIN]
+        self.on_change(body, table[o + rows.POSITION], origin if origin >= 0 else None)
         self.forget_queues()
 
     def _feed_run(

@@ -23,7 +23,6 @@ from litemq.format.names import CHANGES_TOPIC, PROGRESS_TOPIC
 from litemq.format.queue_entry import BEFORE_START_SIZE, QueueEntry
 from litemq.format.record import decode_row
 from litemq.store import changes, checkpoint, snapshot
-from litemq.store.changes import Change
 from litemq.store.commit_log import NO_SPACE, CommitLog, write_error
 from litemq.store.consume_queue import ConsumeQueues
 from litemq.store.dispatcher import Dispatcher
@@ -148,14 +147,16 @@ class _Opening:
         start = self._scan_start(found, log, queues, was_clean=was_clean)
         trusted = was_clean and log.start < start == found.derived == found.flushed
         self._cut_derived(start, log, queues, index, found, trusted=trusted)
-        for position, change in self._changes(log, queues, tables.replay_from, start):
-            tables.replay(change, position)
+        for position, body, origin in _bodies(log, queues, CHANGES_TOPIC, tables.replay_from):
+            change = changes.decode(body)
+            if change is not None and position < start:
+                tables.replay(change, position, origin)
 
-        def on_change(body: bytes, position: int) -> None:
+        def on_change(body: bytes, position: int, origin: int | None) -> None:
             change = changes.decode(body)
             if change is None:
                 return
-            tables.replay(change, position)
+            tables.replay(change, position, origin)
             if change.op == "topic-deleted":
                 queues.drop_topic(change.name)
 
@@ -303,11 +304,6 @@ class _Opening:
 
     # -- state in the log ------------------------------------------------------------------------
 
-    def _changes(self, log: CommitLog, queues: ConsumeQueues, first: int, end: int) -> list[tuple[int, Change]]:
-        """Return the changes between two positions that the queues still hold."""
-        found = ((position, changes.decode(body)) for position, body in _bodies(log, queues, CHANGES_TOPIC, first))
-        return [(position, change) for position, change in found if change is not None and position < end]
-
     def _replay_progress(self, progress: Progress, log: CommitLog, queues: ConsumeQueues, tables: Tables) -> int | None:
         """Bring group progress to the log's end; return the position of the snapshot, None for RocketMQ's."""
         first = progress.load(snapshot.read(self._fs, self._paths.progress))
@@ -315,7 +311,7 @@ class _Opening:
             # In log order: what a group committed before it, or its topic, was deleted must not come back.
             commits = ((*found, PROGRESS_TOPIC) for found in _bodies(log, queues, PROGRESS_TOPIC, first))
             deletions = ((*found, CHANGES_TOPIC) for found in _bodies(log, queues, CHANGES_TOPIC, first))
-            for position, body, topic in heapq.merge(commits, deletions):
+            for position, body, _, topic in heapq.merge(commits, deletions):
                 if topic == PROGRESS_TOPIC:
                     progress.replay(body, position)
                 elif (change := changes.decode(body)) is not None and change.op == "topic-deleted":
@@ -349,8 +345,8 @@ def _record(log: CommitLog, position: int) -> tuple[bytes, list[int]] | None:
     return (data, table.tolist()) if count else None
 
 
-def _bodies(log: CommitLog, queues: ConsumeQueues, topic: str, first: int) -> Iterator[tuple[int, bytes]]:
-    """Yield (position, body) of the records of a reserved topic from position ``first`` on."""
+def _bodies(log: CommitLog, queues: ConsumeQueues, topic: str, first: int) -> Iterator[tuple[int, bytes, int | None]]:
+    """Yield position, body and origin of the records of a reserved topic from position ``first`` on."""
     tail = queues.find(topic, 0)
     if tail is None:
         return
@@ -361,7 +357,8 @@ def _bodies(log: CommitLog, queues: ConsumeQueues, topic: str, first: int) -> It
             continue
         data, row = found
         if data[row[rows.TOPIC_AT] : row[rows.TOPIC_AT] + row[rows.TOPIC_SIZE]] == topic.encode():
-            yield entry.position, data[row[rows.BODY_AT] : row[rows.BODY_AT] + row[rows.BODY_SIZE]]
+            body = data[row[rows.BODY_AT] : row[rows.BODY_AT] + row[rows.BODY_SIZE]]
+            yield entry.position, body, row[rows.ORIGIN] if row[rows.ORIGIN] >= 0 else None
 
 
 def new_log_id() -> str:

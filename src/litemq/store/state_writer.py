@@ -66,7 +66,7 @@ class StateWriter:
         if change.op == "topic-deleted":
             # Files go below, so the change must not be lost: flushed first, it is met again by every recovery.
             self._flusher.flush()
-        self._tables.apply(change, appended.position)
+        self._tables.apply(change, appended.position, origin)
         if change.op == "topic-deleted":
             with self._log.changing_files():
                 self._queues.drop_topic(change.name)
@@ -176,7 +176,7 @@ class StateWriter:
 
     def carry_below(self, start: int) -> None:
         """Append again what is live and stands only below ``start``."""
-        for change, origin in self._tables.live_below(start):
+        for change, _, origin in self._tables.live_below(start):
             self._apply(change, origin)
         self._progress.carry_below(start)
         self.save_progress()

@@ -7,6 +7,8 @@ Configurations are kept as the JSON objects that RocketMQ uses; their meaning is
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from litemq.format.config_json import JsonObject, Value
 from litemq.format.record import ROCKETMQ, Format
 from litemq.store.changes import Change, Deletions
@@ -15,9 +17,18 @@ from litemq.store.snapshot import position_of
 BATCH_QUEUE_TYPE = "BatchCQ"
 
 
+class Live(NamedTuple):
+    """A change that still holds: the record that says so stands at ``position``, the first one stood at ``origin``."""
+
+    change: Change
+    position: int
+    origin: int
+
+
 class Tables:
     """What the changes add up to.  ``positions`` remembers which record says it, for retention.
 
+    A change keeps its identity, the position of its first record, however often it is carried.
     ``fmt`` is the record format of the store that the tables are for.
     """
 
@@ -32,14 +43,16 @@ class Tables:
         self.changed = False
         """Whether the snapshots are behind."""
         self._positions: dict[tuple[str, str], int] = {}
+        self._origins: dict[tuple[str, str], int] = {}
+        """Of changes that were carried: their first positions."""
         self._version = 0
         self.topics_from: int | None = 0
         """Position from which on changes of topics are not in their snapshot; None: a real RocketMQ wrote it last."""
         self.groups_from: int | None = 0
         """… and of groups."""
 
-    def apply(self, change: Change, position: int) -> None:
-        """Take in a change whose record stands at ``position``."""
+    def apply(self, change: Change, position: int, origin: int | None = None) -> None:
+        """Take in a change whose record stands at ``position``; a carried one stood at ``origin`` first."""
         match change.op:
             case "identity":
                 self.log_id = self.log_id or change.name
@@ -49,21 +62,32 @@ class Tables:
             case "topic-deleted":
                 self.topics.pop(change.name, None)
                 self.incarnations.pop(change.name, None)
-                self._positions.pop(("topic", change.name), None)
-                self._positions.pop(("min-offsets", change.name), None)
+                self._forget("topic", change.name)
+                self._forget("min-offsets", change.name)
             case "group":
                 self.groups[change.name] = change.config
             case "group-deleted":
                 self.groups.pop(change.name, None)
-                self._positions.pop(("group", change.name), None)
+                self._forget("group", change.name)
             case "min-offsets" if self._says_next_offsets(change):
                 # A deletion that retention carried stands in this form: what it deleted is gone with its segment.
-                self._positions.pop(("topic-deleted", change.name), None)
+                self._forget("topic-deleted", change.name)
         self.deletions.apply(change, position)
         if change.op != "group-deleted":
-            self._positions[(change.op, change.name)] = position
+            self._note(change, position, origin)
         self._version += 1
         self.changed = True
+
+    def _note(self, change: Change, position: int, origin: int | None) -> None:
+        """Remember where a change stands and where it stood first."""
+        self._forget(change.op, change.name)
+        self._positions[(change.op, change.name)] = position
+        if origin is not None and origin < position:
+            self._origins[(change.op, change.name)] = origin
+
+    def _forget(self, op: str, name: str) -> None:
+        self._positions.pop((op, name), None)
+        self._origins.pop((op, name), None)
 
     def _says_next_offsets(self, change: Change) -> bool:
         """Return whether the offsets of a change are no lower than those with which a deleted topic goes on."""
@@ -82,8 +106,8 @@ class Tables:
             return 0
         return self.topics_from if self.groups_from is None else min(self.topics_from, self.groups_from)
 
-    def replay(self, change: Change, position: int) -> None:
-        """Take in a change found in the log, unless a snapshot holds it.
+    def replay(self, change: Change, position: int, origin: int | None = None) -> None:
+        """Take in a change found in the log, as ``apply`` does, unless a snapshot holds it.
 
         When a real RocketMQ wrote the topics later, only this stays true: who the log is, and what is dead.  Not min
         offsets: it may have started the queue anew at 0.
@@ -91,21 +115,21 @@ class Tables:
         known = self.groups_from if change.op in ("group", "group-deleted") else self.topics_from
         if known is not None:
             if position >= known:
-                self.apply(change, position)
+                self.apply(change, position, origin)
         elif change.op == "identity":
             self.log_id = self.log_id or change.name
-            self._positions[(change.op, change.name)] = position
+            self._note(change, position, origin)
         elif change.op == "topic-deleted":
             self.deletions.apply(change, position)
 
-    def live_below(self, position: int) -> list[tuple[Change, int]]:
-        """Return changes that are still true and whose records (at the second value) lie below ``position``."""
+    def live_below(self, position: int) -> list[Live]:
+        """Return changes that are still true and whose records lie below ``position``, in log order."""
         live = [
-            (self._change(op, name), at)
-            for (op, name), at in sorted(self._positions.items(), key=lambda item: item[1])
+            (self._change(*key), at, self._origins.get(key, at))
+            for key, at in sorted(self._positions.items(), key=lambda item: item[1])
             if at < position
         ]
-        return [(change, at) for change, at in live if change is not None]
+        return [Live(change, at, origin) for change, at, origin in live if change is not None]
 
     def _change(self, op: str, name: str) -> Change | None:
         """Return what holds of one thing; None when a damaged snapshot speaks of what is not there."""
@@ -153,7 +177,8 @@ class Tables:
                 "deadBelow": {**gone.dead_below},
                 "nextOffsets": {topic: _texts(offsets) for topic, offsets in gone.next_offsets.items()},
                 "minOffsets": {topic: _texts(offsets) for topic, offsets in gone.min_offsets.items()},
-                "positions": {f"{op} {name}": at for (op, name), at in self._positions.items()},
+                "positions": _named(self._positions),
+                "origins": _named(self._origins),
             },
         }
 
@@ -190,15 +215,22 @@ class Tables:
         gone.dead_below = {name: value for name, value in _items(ours, "deadBelow") if isinstance(value, int)}
         gone.next_offsets = {name: numbers(value) for name, value in _items(ours, "nextOffsets")}
         gone.min_offsets = {name: numbers(value) for name, value in _items(ours, "minOffsets")}
-        for name, value in _items(ours, "positions"):
-            op, _, rest = name.partition(" ")
-            if isinstance(value, int):
-                self._positions[(op, rest)] = value
+        self._positions.update(_keyed(ours, "positions"))
+        self._origins.update(_keyed(ours, "origins"))
 
 
 def _items(ours: JsonObject, key: str) -> list[tuple[str, Value]]:
     found = ours.get(key)
     return list(found.items()) if isinstance(found, dict) else []
+
+
+def _named(positions: dict[tuple[str, str], int]) -> JsonObject:
+    return {f"{op} {name}": at for (op, name), at in positions.items()}
+
+
+def _keyed(ours: JsonObject, key: str) -> dict[tuple[str, str], int]:
+    named = ((name.partition(" "), value) for name, value in _items(ours, key))
+    return {(op, rest): value for (op, _, rest), value in named if isinstance(value, int)}
 
 
 def _objects(table: JsonObject | None, key: str) -> dict[str, JsonObject]:

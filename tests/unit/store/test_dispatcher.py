@@ -193,7 +193,7 @@ def test_changes_are_applied_between_the_records_around_them(tmp_path: Path) -> 
     bench = Bench(tmp_path)
     seen: list[tuple[str, list[tuple[int, int]]]] = []
 
-    def on_change(body: bytes, position: int) -> None:
+    def on_change(body: bytes, position: int, _origin: int | None) -> None:
         change = decode(body)
         assert change is not None
         seen.append((change.op, bench.entries()))

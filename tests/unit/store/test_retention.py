@@ -17,6 +17,7 @@ from tests.unit.store.live_support import FORMATS, SEGMENT, Later, bodies, fill,
 from litemq.clock import ManualClock
 from litemq.config import StoreConfig
 from litemq.errors import LiteMQError, StoreFull, WriteFailed
+from litemq.format import names
 from litemq.store.fs import OsFileSystem
 from litemq.store.message_store import MessageStore
 from litemq.store.retention import MAX_SEGMENTS_PER_PASS, Hold, Plan, SegmentFacts, plan
@@ -193,6 +194,29 @@ def test_the_log_alone_says_what_was_carried(tmp_path: Path, fmt: str) -> None:
         assert (store.tables.log_id, store.tables.topics, store.tables.groups, store.tables.incarnations) == before
         assert store.progress.offset("readers", "orders", 0) == 150
         assert store.append(Message("gone", b"again")).queue_offset == 10
+
+
+@pytest.mark.parametrize("restart", ["none", "clean", "crash", "log alone"])
+@pytest.mark.parametrize("fmt", FORMATS)
+def test_every_copy_names_the_first_position(tmp_path: Path, fmt: str, restart: str) -> None:
+    clock = ManualClock()
+    config = small(format=fmt, retention_hours=1.0)
+    store = open_store(tmp_path, config, clock=clock)
+    first = store.put_group("readers").position
+    for _ in range(3):
+        fill(store, 200)
+        clock.advance(2 * HOUR)
+        fill(store, 1)
+        store.retain()
+        records = [record for record in store.reader.walk(store.start) if b'"group":"readers"' in record.body]
+        assert [record.properties[names.ORIGIN] for record in records] == [str(first)]
+        if restart != "none":
+            store.abandon() if restart == "crash" else store.close()
+            for path in (tmp_path / "store/config").glob("*.json*") if restart == "log alone" else ():
+                if path.name != "store.json":
+                    path.unlink()
+            store = open_store(tmp_path, config, clock=clock)
+    store.close()
 
 
 def test_a_backup_does_not_bring_back_what_was_deleted(tmp_path: Path) -> None:

@@ -173,9 +173,9 @@ def test_what_is_carried_says_all_that_still_holds(start: int) -> None:
     whole = after(*CHANGES)
     end = 100 * len(CHANGES) + 100
     rest = [(number * 100, change) for number, change in enumerate(CHANGES, 1) if number * 100 >= start]
-    for change, _origin in whole.live_below(start):
+    for change, _, origin in whole.live_below(start):
         rest.append((end, change))
-        whole.apply(change, end)
+        whole.apply(change, end, origin)
         end += 100
     assert whole.live_below(start) == []
     alone = Tables()
@@ -187,13 +187,48 @@ def test_what_is_carried_says_all_that_still_holds(start: int) -> None:
         assert alone.first_offset(topic, queue) == whole.first_offset(topic, queue)
 
 
+@pytest.mark.parametrize("restart", ["none", "snapshot", "replay"])
+def test_a_change_keeps_its_origin_however_often_it_is_carried(restart: str) -> None:
+    tables = after(*CHANGES)
+    first = {(live.change.op, live.change.name): live.origin for live in tables.live_below(5000)}
+    assert first[("topic", "b")] == 1100
+    for start in (5000, 6000, 7000):
+        log = [(live.change, start + number, live.origin) for number, live in enumerate(tables.live_below(start))]
+        for change, position, origin in log:
+            tables.apply(change, position, origin)
+        topics = json.loads(json.dumps(tables.to_topics(start + 500, 1)))
+        groups = json.loads(json.dumps(tables.to_groups(start + 500, 1)))
+        if restart != "none":
+            tables = Tables()
+        if restart == "snapshot":
+            assert tables.load(topics, groups) == start + 500
+        elif restart == "replay":
+            for change, position, origin in log:
+                tables.replay(change, position, 0, origin)
+        found = {(live.change.op, live.change.name): live.origin for live in tables.live_below(9000)}
+        assert found == first
+    tables.apply(Change("topic", "b", {"perm": 2}, "two"), 8000)  # said anew
+    assert {live.origin for live in tables.live_below(9000) if live.change.name == "b"} == {8000}
+
+
+def test_a_snapshot_without_origins_takes_positions_for_them() -> None:
+    tables = after(*CHANGES)
+    topics = tables.to_topics(5000, 1)
+    ours = topics["litemq"]
+    assert isinstance(ours, dict)
+    del ours["origins"]  # of a version that did not keep them
+    again = Tables()
+    again.load(topics, tables.to_groups(5000, 1))
+    assert again.live_below(5000) == tables.live_below(5000)
+
+
 def test_positions_without_their_tables_are_no_harm() -> None:
     """A damaged snapshot may speak of what the tables do not have."""
     tables = Tables()
     table = after(*CHANGES).to_topics(5000, 1)
     table["topicConfigTable"] = {}
     tables.load(table, {"litemq": {"position": 5000}})
-    assert {change.op for change, _ in tables.live_below(1 << 40)} <= {"identity", "min-offsets"}
+    assert {live.change.op for live in tables.live_below(1 << 40)} <= {"identity", "min-offsets"}
 
 
 @pytest.mark.parametrize(
