@@ -43,23 +43,29 @@ class Appender:
         self._log = log
         self._dispatcher = dispatcher
         self._now_ms = now_ms
-        address = hosts.to_bytes(store_host) or bytes(8)
-        self.max_record = min(max_body_bytes + _RECORD_OVERHEAD, log.segments.last.size - 8)
-        """Size of the largest record that is taken."""
-        parameters = (log.format.code, store_host, address, self.max_record)
-        self._parameters = (*parameters, max_body_bytes)
-        self._own_parameters = (*parameters, self.max_record)  # no client chose their bodies
-        self._own_queues = dispatcher.queues.reserved
-        self._batch = Batch(*self._parameters)
-        self._own_batch = Batch(*self._own_parameters)
+        self._store_host = store_host
+        self._store_address = hosts.to_bytes(store_host) or bytes(8)
+        self._max_body = max_body_bytes
+        self._max_state_record = log.segments.last.size - 8
+        self.max_record = min(max_body_bytes + _RECORD_OVERHEAD, self._max_state_record)
+        """Size of the largest record that is taken of a client."""
+        self._batch = self._new_batch(is_state=False)
+        self._state_batch = self._new_batch(is_state=True)
         self.last_time = last_time
         """Store time of the newest record: the clock may step back, the log's times do not."""
         self.messages = 0
 
-    def append(self, messages: list[Message], queues: Queues, open_queues: OpenQueues) -> list[Appended]:
+    def _new_batch(self, *, is_state: bool) -> Batch:
+        limits = (self._max_state_record,) * 2 if is_state else (self.max_record, self._max_body)
+        return Batch(self._log.format.code, self._store_host, self._store_address, *limits)
+
+    def append(
+        self, messages: list[Message], queues: Queues, open_queues: OpenQueues, *, is_state: bool = False
+    ) -> list[Appended]:
         """Append messages in order; return where each went.
 
         Queues that are not in ``queues`` are asked of ``open_queues``, which puts them there or raises.
+        What LiteMQ writes for itself (``is_state``) must fit into a segment; a setting must not stop it.
         """
         log = self._log
         if log.failure is not None:
@@ -67,7 +73,7 @@ class Appender:
         now = self._now_ms()
         if now > self.last_time:
             self.last_time = now
-        batch = self._own_batch if queues is self._own_queues else self._batch
+        batch = self._state_batch if is_state else self._batch
         try:
             answer = batch.append(messages, queues, log.tail, self._dispatcher.index.tail, self.last_time)
         except OSError as error:
@@ -77,7 +83,7 @@ class Appender:
         except UnicodeEncodeError as error:
             raise _no_utf8(error) from error
         if answer is None:
-            return self._append_slowly(messages, queues, open_queues)
+            return self._append_slowly(messages, queues, open_queues, is_state)
         if batch.needs_care:
             try:
                 self._dispatcher.finish(batch)
@@ -86,18 +92,20 @@ class Appender:
         self.messages += len(answer)
         return answer
 
-    def _append_slowly(self, messages: list[Message], queues: Queues, open_queues: OpenQueues) -> list[Appended]:
+    def _append_slowly(
+        self, messages: list[Message], queues: Queues, open_queues: OpenQueues, is_state: bool
+    ) -> list[Appended]:
         """Append messages of which some need a queue or a segment that is not open yet."""
-        self._check(messages, queues)
+        self.check(messages, is_state=is_state)
         missing = {(m.topic, m.queue_id) for m in messages if m.queue_id not in queues.get(m.topic, ())}
         if missing:
             open_queues(missing)
         answer: list[Appended] = []
         try:
             while len(answer) < len(messages):
-                share = self._share(messages, len(answer), queues)
+                share = self._share(messages, len(answer), queues, is_state)
                 if share:
-                    answer += self.append(share, queues, open_queues)
+                    answer += self.append(share, queues, open_queues, is_state=is_state)
                 else:
                     self._log.roll()
         except LiteMQError as error:
@@ -105,28 +113,25 @@ class Appender:
             raise
         return answer
 
-    def _check(self, messages: list[Message], queues: Queues) -> None:
-        """Raise what a message is refused for before any of them is in the log."""
+    def check(self, messages: list[Message], *, is_state: bool = False) -> None:
+        """Raise what a message is refused for; nothing is appended."""
         stand_in = QueueTail("", 0, self._log.format.queue_entry_size, 0, QueueFiles(Path(), []))
         anywhere: Queues = {}
         for message in messages:
             anywhere.setdefault(message.topic, {})[message.queue_id] = stand_in
         try:
-            self._trial(queues).stage(messages, 0, anywhere, 0, 1 << 62, 0)
+            self._new_batch(is_state=is_state).stage(messages, 0, anywhere, 0, 1 << 62, 0)
         except UnicodeEncodeError as error:
             raise _no_utf8(error) from error
 
-    def _share(self, messages: list[Message], first: int, queues: Queues) -> list[Message]:
+    def _share(self, messages: list[Message], first: int, queues: Queues, is_state: bool) -> list[Message]:
         """Return the messages from ``first`` on that the last segment has room for."""
-        trial = self._trial(queues)
+        trial = self._new_batch(is_state=is_state)
         try:
             trial.stage(messages, first, queues, self._log.end, self._log.room, 0)
             return messages[first : first + trial.count]
         finally:
             trial.clear()
-
-    def _trial(self, queues: Queues) -> Batch:
-        return Batch(*(self._own_parameters if queues is self._own_queues else self._parameters))
 
 
 def _no_utf8(error: UnicodeEncodeError) -> InvalidRequest:

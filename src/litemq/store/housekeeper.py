@@ -99,7 +99,9 @@ class Housekeeper:
         if start is None:
             return
         if waiting is None:
-            carried_end = self._carry(start)
+            start, carried_end = self._carry(start)
+            if start <= self._log.start:
+                return
         else:
             # What goes was carried by an earlier pass.  To carry more would put it off, with a checkpoint that takes
             # longer than a pass for ever.
@@ -107,13 +109,17 @@ class Housekeeper:
         self.removal = Removal(start, decided.forced, carried_end)
         self.remove()
 
-    def _carry(self, start: int) -> int:
-        """Append what lives below ``start`` again; return the log's end behind it."""
+    def _carry(self, start: int) -> tuple[int, int]:
+        """Append what lives below ``start`` again; return where the log may start, and its end behind the copies."""
         end = self._log.end
-        self._state.carry_below(start)
-        if self._log.end - end >= start - self._log.start:
-            logger.warning("retention frees nothing: carried=%d freed=%d", self._log.end - end, start - self._log.start)
-        return self._log.end
+        possible = self._state.carry_below(start)
+        if possible < start:
+            segment = self._log.segments.find(possible)
+            start = segment.start if segment is not None else self._log.start
+        carried, freed = self._log.end - end, start - self._log.start
+        if carried >= freed > 0:
+            logger.warning("retention frees nothing: carried=%d freed=%d", carried, freed)
+        return start, self._log.end
 
     def remove(self) -> None:
         """Remove what earlier passes let go, as far as it can go by now; of queue files some with each call."""

@@ -6,8 +6,10 @@ every copy of the log, comes to the same tables.
 
 from __future__ import annotations
 
+import logging
+
 from litemq.clock import Clock
-from litemq.errors import InvalidRequest, ReservedName, TopicUnusable, UnknownTopic
+from litemq.errors import InvalidRequest, RecordTooLarge, ReservedName, TopicUnusable, UnknownTopic
 from litemq.format import config_json
 from litemq.format.config_json import JsonObject
 from litemq.format.limits import MAX_QUEUES, is_folder_name
@@ -19,7 +21,10 @@ from litemq.store.changes import Change
 from litemq.store.commit_log import reading_files
 from litemq.store.flush import Flusher
 from litemq.store.opening import Parts, new_log_id
+from litemq.store.tables import Live
 from litemq.types import Appended, Message
+
+logger = logging.getLogger(__name__)
 
 _EVERYTHING = 1 << 62
 """No position gets so far."""
@@ -39,6 +44,7 @@ class StateWriter:
         self._appender = appender
         self._flusher = flusher
         self._clock = clock
+        self._alarmed: Live | None = None
 
     # -- topics and groups -----------------------------------------------------------------------
 
@@ -47,6 +53,7 @@ class StateWriter:
 
         Raises:
             InvalidRequest: a snapshot could not give back what the change holds; nothing changed.
+            RecordTooLarge: it could not be carried; nothing changed.
         """
         try:
             config_json.read(config_json.write({"table": {"name": change.config}}))
@@ -54,15 +61,11 @@ class StateWriter:
             raise _no_utf8(error) from error
         except (TypeError, ValueError, RecursionError) as error:
             raise InvalidRequest(f"the configuration cannot be kept as JSON: {error}") from error
+        self._check_can_be_carried(change)
         return self._apply(change, origin)
 
     def _apply(self, change: Change, origin: int | None = None) -> Appended:
-        properties = {ORIGIN: str(origin)} if origin is not None else None
-        try:
-            body = changes.encode(change)
-        except UnicodeEncodeError as error:
-            raise _no_utf8(error) from error
-        appended = self._append(CHANGES_TOPIC, body, properties)
+        appended = self._append(self._message_of(change, origin))
         if change.op == "topic-deleted":
             # Files go below, so the change must not be lost: flushed first, it is met again by every recovery.
             self._flusher.flush()
@@ -75,6 +78,23 @@ class StateWriter:
         elif change.op == "group-deleted":
             self._progress.forget(group=change.name)
         return appended
+
+    def _message_of(self, change: Change, origin: int | None) -> Message:
+        try:
+            body = changes.encode(change)
+        except UnicodeEncodeError as error:
+            raise _no_utf8(error) from error
+        properties = {} if origin is None else {ORIGIN: str(origin)}
+        return Message(CHANGES_TOPIC, body, properties=properties, born_time=self._clock.now_ms())
+
+    def _check_can_be_carried(self, change: Change) -> None:
+        """Refuse a change that would fit into a record, but not with the origin that its copies name."""
+        message = self._message_of(self._tables.as_carried(change), _EVERYTHING)
+        try:
+            self._appender.check([message], is_state=True)
+        except RecordTooLarge as error:
+            what = f"the change {change.op} with what carrying it adds"
+            raise RecordTooLarge(what=what, size=error.size, limit=error.limit) from error
 
     def put_topic(self, topic: str, config: JsonObject | None) -> Appended:
         """Create or alter a topic; what ``config`` leaves out gets a default."""
@@ -144,18 +164,18 @@ class StateWriter:
         for topic, queue_id in wanted:
             self._check_queue(topic, queue_id)
         for topic, queue_id in sorted(wanted, reverse=True):  # the highest number first: one change a topic
-            self._find_queue(topic, queue_id)
             known = self._tables.topics.get(topic, {})
             if queue_id >= _count(known, "writeQueueNums"):
                 counts = {name: max(queue_id + 1, _count(known, name)) for name in _QUEUE_COUNTS}
-                self.put_topic(topic, {**known, **counts})
+                self.put_topic(topic, {**known, **counts})  # first: it may be refused
+            self._find_queue(topic, queue_id)
 
     # -- progress --------------------------------------------------------------------------------
 
     def save_progress(self) -> None:
         """Append what groups committed since the last time."""
         for body, keys in self._progress.take_changes(self._appender.max_record // 2):
-            appended = self._append(PROGRESS_TOPIC, body)
+            appended = self._append(Message(PROGRESS_TOPIC, body, born_time=self._clock.now_ms()))
             self._progress.saved(keys, appended.position)
 
     # -- both ------------------------------------------------------------------------------------
@@ -174,16 +194,36 @@ class StateWriter:
             self._progress.carry_below(_EVERYTHING)
             self.save_progress()
 
-    def carry_below(self, start: int) -> None:
-        """Append again what is live and stands only below ``start``."""
-        for change, _, origin in self._tables.live_below(start):
-            self._apply(change, origin)
+    def carry_below(self, start: int) -> int:
+        """Append again what is live and stands only below ``start``; return below which position all of it was.
+
+        That is ``start``, or where a change stands that fits into no record: none is taken, but a table may have been
+        written by an earlier version or by hand.
+        """
+        for live in self._tables.live_below(start):
+            try:
+                self._apply(live.change, live.origin)
+            except InvalidRequest as error:
+                self._alarm(live, error)
+                if live.position >= self._log.start:  # else its record is gone, and only the snapshot says it
+                    start = live.position
+                    break
         self._progress.carry_below(start)
         self.save_progress()
+        return start
 
-    def _append(self, topic: str, body: bytes, properties: dict[str, str] | None = None) -> Appended:
-        message = Message(topic, body, properties=properties or {}, born_time=self._clock.now_ms())
-        return self._appender.append([message], self._queues.reserved, self._open_reserved)[0]
+    def _alarm(self, live: Live, error: InvalidRequest) -> None:
+        """Say that a change cannot be carried, but not with every pass."""
+        if live != self._alarmed:
+            self._alarmed = live
+            logger.error(
+                "retention keeps a segment for a change that cannot be carried, alter or delete it: "
+                "op=%s name=%s position=%d reason=%s",
+                *(live.change.op, live.change.name, live.position, error),
+            )
+
+    def _append(self, message: Message) -> Appended:
+        return self._appender.append([message], self._queues.reserved, self._open_reserved, is_state=True)[0]
 
     def _open_reserved(self, wanted: set[tuple[str, int]]) -> None:
         for topic, queue_id in wanted:

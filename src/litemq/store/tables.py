@@ -141,12 +141,20 @@ class Tables:
             case "group" if name in self.groups:
                 return Change("group", name, self.groups[name])
             case "topic-deleted" | "min-offsets":
-                # A deletion is not repeated at a new place: it would take what was sent after it.
-                lowest = dict(self.deletions.next_offsets.get(name, {}))
-                for queue, offset in self.deletions.min_offsets.get(name, {}).items():
-                    lowest[queue] = max(offset, lowest.get(queue, 0))
-                return Change("min-offsets", name, offsets=lowest)
+                return self.as_carried(Change("min-offsets", name))
         return None
+
+    def as_carried(self, change: Change) -> Change:
+        """Return what is appended in place of a change when it is carried, which is never less."""
+        if change.op not in ("topic-deleted", "min-offsets"):
+            return change
+        # A deletion is not repeated at a new place: it would take what was sent after it.
+        known = self.deletions
+        lowest = dict(change.offsets)
+        for offsets in (known.next_offsets.get(change.name, {}), known.min_offsets.get(change.name, {})):
+            for queue, offset in offsets.items():
+                lowest[queue] = max(offset, lowest.get(queue, 0))
+        return Change("min-offsets", change.name, offsets=lowest)
 
     def has_batch_queues(self, topic: str) -> bool:
         """Return whether RocketMQ keeps this topic's queues in ``batchconsumequeue/``; no other format has them."""

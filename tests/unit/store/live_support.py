@@ -10,6 +10,7 @@ from typing import ParamSpec, TypeVar
 
 from litemq.clock import Clock, ManualClock
 from litemq.config import StoreConfig
+from litemq.errors import RecordTooLarge
 from litemq.store.fs import FileSystem
 from litemq.store.message_store import MessageStore
 from litemq.types import Message
@@ -91,3 +92,17 @@ def bodies(store: MessageStore, topic: str = "orders", queue_id: int = 0) -> lis
 def topics(store: MessageStore) -> set[str]:
     """Return the topics that have a queue, without LiteMQ's own."""
     return {queue.topic for queue in store.queues() if not queue.topic.startswith("LITEMQ_SYS_")}
+
+
+def largest(put: Callable[[int], object], limit: int) -> int:
+    """Return the largest size below ``limit`` that is not refused."""
+    low = 0
+    while limit - low > 1:
+        middle = (low + limit) // 2
+        try:
+            put(middle)
+            low = middle
+        except RecordTooLarge:
+            limit = middle
+    put(low)
+    return low

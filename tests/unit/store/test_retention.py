@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+import json
 import logging
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -12,11 +14,11 @@ import pytest
 from tests.support.faults import Fault, Faults
 from tests.support.forgetful_fs import ForgetfulFileSystem
 from tests.support.hooked_fs import Call, HookedFileSystem
-from tests.unit.store.live_support import FORMATS, SEGMENT, Later, bodies, fill, open_store, small
+from tests.unit.store.live_support import FORMATS, SEGMENT, Later, bodies, fill, largest, open_store, small
 
 from litemq.clock import ManualClock
 from litemq.config import StoreConfig
-from litemq.errors import LiteMQError, StoreFull, WriteFailed
+from litemq.errors import LiteMQError, RecordTooLarge, StoreFull, WriteFailed
 from litemq.format import names
 from litemq.store.fs import OsFileSystem
 from litemq.store.message_store import MessageStore
@@ -525,6 +527,87 @@ def test_carrying_that_frees_nothing_is_said(tmp_path: Path, caplog: pytest.LogC
             store.retain()
         assert "retention frees nothing" in caplog.text
         assert len(store.tables.groups) == 200
+
+
+@pytest.mark.parametrize("fmt", FORMATS)
+def test_what_is_taken_can_be_carried(tmp_path: Path, fmt: str) -> None:
+    """A copy names its origin, and a deletion is carried together with all min offsets of its topic."""
+    clock = ManualClock()
+    store = open_store(tmp_path, small(format=fmt, retention_hours=1.0), clock=clock)
+    size = largest(lambda size: store.put_group("readers", {"text": "x" * size}), SEGMENT)
+    assert size > SEGMENT - 300
+    purged = largest(lambda count: store.purge("purged", dict.fromkeys(range(10_000, 10_000 + count), 0)), SEGMENT)
+    fill(store, 1, topic="purged", queue_id=50_000)
+    end, groups = store.appended_end, dict(store.tables.groups)
+    refused: list[Callable[[], object]] = [
+        lambda: store.put_group("readers", {"text": "x" * (size + 1)}),
+        lambda: store.put_group("writers", {"text": "x" * (size + 1)}),
+        lambda: store.purge("purged", dict.fromkeys(range(10), 0)),
+        lambda: store.delete_topic("purged"),
+    ]
+    for call in refused:
+        with pytest.raises(RecordTooLarge, match="with what carrying it adds has"):
+            call()
+    assert (store.appended_end, store.tables.groups) == (end, groups)
+    fill(store, 300)
+    clock.advance(2 * HOUR)
+    fill(store, 1)
+    start = store.retain().start
+    assert start is not None
+    assert store.start == start > 0
+    store.close()
+    for path in (tmp_path / "store/config").glob("[ts]*.json*"):
+        path.unlink() if path.name != "store.json" else None
+    with open_store(tmp_path, clock=clock) as store:
+        assert store.tables.groups == groups
+        assert len(store.tables.deletions.min_offsets["purged"]) == purged
+
+
+def test_a_lower_limit_for_messages_does_not_concern_tables(tmp_path: Path) -> None:
+    clock = ManualClock()
+    config = small(segment_bytes=1 << 18, retention_hours=1.0)
+    with open_store(tmp_path, config, clock=clock) as store:
+        store.put_group("readers", {"text": "x" * (200 << 10)})
+    with open_store(tmp_path, replace(config, max_body_bytes=1000), clock=clock) as store:
+        fill(store, 600, size=900)
+        clock.advance(2 * HOUR)
+        fill(store, 1)
+        start = store.retain().start
+        assert start is not None
+        assert store.start == start > 0
+        assert "readers" in store.tables.groups
+
+
+def test_a_change_that_cannot_be_carried_keeps_its_segment_and_is_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = ManualClock()
+    config = small(retention_hours=1.0)
+    with open_store(tmp_path, config, clock=clock) as store:
+        fill(store, 150)
+        stuck = store.put_group("readers").position
+        store.put_group("others")
+        fill(store, 300)
+        assert stuck > SEGMENT
+    path = tmp_path / "store/config/subscriptionGroup.json"
+    table = json.loads(path.read_bytes())
+    table["subscriptionGroupTable"]["readers"]["text"] = "x" * SEGMENT  # by hand
+    path.write_bytes(json.dumps(table).encode())
+    clock.advance(2 * HOUR)
+    with open_store(tmp_path, config, clock=clock) as store:
+        fill(store, 1)
+        for _ in range(3):
+            clock.advance(11_000)
+            store.tick()
+            assert store.start == stuck // SEGMENT * SEGMENT
+        alarms = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
+        assert len(alarms) == 1
+        assert "op=group name=readers" in alarms[0]
+        store.put_group("readers")
+        clock.advance(11_000)
+        store.tick()
+        assert store.start > stuck
+        assert set(store.tables.groups) == {"readers", "others"}
 
 
 @pytest.mark.parametrize("kind", ["remove", "sync_dir", "sync_all", "write"])

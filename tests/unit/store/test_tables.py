@@ -9,10 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.unit.store.live_support import bodies, fill, open_store, small
+from tests.unit.store.live_support import bodies, fill, largest, open_store, small
 
 from litemq.clock import ManualClock
-from litemq.errors import InvalidRequest, ReservedName, TopicUnusable, UnknownTopic
+from litemq.errors import InvalidRequest, RecordTooLarge, ReservedName, TopicUnusable, UnknownTopic
 from litemq.format.config_json import JsonObject
 from litemq.format.record import LITEMQ, ROCKETMQ
 from litemq.store.changes import Change, Deletions, decode, encode
@@ -313,6 +313,15 @@ def test_a_message_for_a_new_queue_takes_no_queue_away(tmp_path: Path) -> None:
         store.append(Message("orders", b"", queue_id=9))
         found = store.tables.topics["orders"]
         assert (found["readQueueNums"], found["writeQueueNums"], found["perm"]) == (16, 10, 4)
+
+
+def test_a_queue_whose_topic_cannot_grow_is_refused_each_time(tmp_path: Path) -> None:
+    with open_store(tmp_path, small(segment_bytes=1024)) as store:
+        largest(lambda size: store.put_topic("orders", {"attributes": {"text": "x" * size}}), 1024)
+        for _ in range(2):
+            with pytest.raises(RecordTooLarge):
+                store.append(Message("orders", b"", queue_id=99))
+        assert store.reader.max_offset("orders", 99) == 0
 
 
 def test_a_deleted_topic_goes_on_where_it_ended(tmp_path: Path) -> None:
