@@ -106,7 +106,7 @@ class StoreConfig:
     """The ratios mean nothing while at least this much is free."""
 
     open_files: int = 256
-    """Bound of the cache of open ConsumeQueue files."""
+    """Bound of the cache of open ConsumeQueue files; of full segments and index files fewer are kept open."""
 
     store_host: str = "127.0.0.1:10911"
     """Address written into records; part of RocketMQ's offset message id."""

@@ -8,7 +8,6 @@ that is not there: before the queue's start, or skipped because its record is da
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from litemq.format.names import RESERVED_TOPIC_PREFIX
 from litemq.format.queue_entry import BEFORE_START_SIZE, LAYOUTS, QueueEntry
 from litemq.store._tails_cy import QueueTail
 from litemq.store.fs import File, FileSystem
+from litemq.store.open_files import OpenFiles
 from litemq.store.queue_files import QueueFiles
 from litemq.types import TopicQueue
 
@@ -41,8 +41,9 @@ class ConsumeQueues:
         self._stride = self._layout.size
         self._file_bytes = entries_per_file * self._stride
         self._per_file = entries_per_file
-        self._cache: OrderedDict[tuple[QueueFiles, int], File] = OrderedDict()
-        self._open_files = open_files
+        self._files: OpenFiles[tuple[QueueFiles, int]] = OpenFiles(
+            open_files, lambda key: fs.open(key[0].path(key[1]), write=True)
+        )
         self.public: Queues = {}
         """Loaded tails of topics that clients use."""
         self.reserved: Queues = {}
@@ -266,7 +267,7 @@ class ConsumeQueues:
             file.write_at(missing * ((first - start) // self._stride), 0)
         files.starts.append(start)
         files.starts.sort()
-        self._keep(files, start, file)
+        self._files.put((files, start), file)
 
     # -- cutting ---------------------------------------------------------------------------------
 
@@ -427,28 +428,13 @@ class ConsumeQueues:
     # -- files -----------------------------------------------------------------------------------
 
     def _drop(self, files: QueueFiles, start: int) -> None:
-        file = self._cache.pop((files, start), None)
-        if file is not None:
-            file.close()
+        self._files.drop((files, start))
         self._fs.remove(files.path(start))
         files.starts.remove(start)
 
     def _file(self, files: QueueFiles, start: int) -> File:
-        file = self._cache.get((files, start))
-        if file is None:
-            file = self._fs.open(files.path(start), write=True)
-            self._keep(files, start, file)
-        else:
-            self._cache.move_to_end((files, start))
-        return file
-
-    def _keep(self, files: QueueFiles, start: int, file: File) -> None:
-        self._cache[(files, start)] = file
-        if len(self._cache) > self._open_files:
-            _, oldest = self._cache.popitem(last=False)
-            oldest.close()
+        return self._files.get((files, start))
 
     def close(self) -> None:
         """Close all files; tails are not written by this."""
-        while self._cache:
-            self._cache.popitem()[1].close()
+        self._files.clear()

@@ -2,8 +2,9 @@
 
 ``index/{yyyyMMddHHmmssSSS}``: header, hash slots, entries (``format/index_file.py``).  The current file's slots and
 new entries live in memory (``IndexTail``); entries are written at 1 MiB, slots and header now and then, everything
-when the file is full.  Sealed files are only read.  After an unclean stop the slots are made anew from the entries,
-so that nothing depends on the order in which pages reached the disk.  All of it can be rebuilt from the log.
+when the file is full.  Sealed files are only read, and few of them are open at a time.  After an unclean stop the
+slots are made anew from the entries, so that nothing depends on the order in which pages reached the disk.  All of it
+can be rebuilt from the log.
 """
 
 from __future__ import annotations
@@ -19,20 +20,28 @@ from litemq.format import index_file
 from litemq.format.index_file import ENTRY_SIZE, HEADER_SIZE, IndexEntry, IndexHeader
 from litemq.store._tails_cy import SLOT_PAGE, IndexTail
 from litemq.store.fs import File, FileSystem
+from litemq.store.open_files import OpenFiles
 
 _READ = 1 << 20
+_MAX_OPEN = 16
+"""Sealed files that are kept open."""
 
 
 class SealedIndex:
     """A full file, read only."""
 
-    __slots__ = ("file", "header", "path", "slots")
+    __slots__ = ("_files", "header", "path", "slots")
 
-    def __init__(self, path: Path, file: File, slots: int) -> None:
+    def __init__(self, path: Path, files: OpenFiles[Path], slots: int) -> None:
         self.path = path
-        self.file = file
         self.slots = slots
-        self.header = index_file.decode_header(file.read_at(HEADER_SIZE, 0).ljust(HEADER_SIZE, b"\0"))
+        self._files = files
+        self.header = index_file.decode_header(self.file.read_at(HEADER_SIZE, 0).ljust(HEADER_SIZE, b"\0"))
+
+    @property
+    def file(self) -> File:
+        """Return the open file; it stays open while the caller holds it."""
+        return self._files.get(self.path)
 
 
 class SlotWrite:
@@ -55,12 +64,13 @@ class SlotWrite:
 class KeyIndex:
     """All index files of a store, oldest first."""
 
-    def __init__(self, fs: FileSystem, directory: Path, slots: int, entries: int) -> None:
+    def __init__(self, fs: FileSystem, directory: Path, slots: int, entries: int, open_files: int = _MAX_OPEN) -> None:
         self._fs = fs
         self._directory = directory
         self._slots = slots
         self._entries = entries
         self._sealed: list[SealedIndex] = []
+        self._sealed_files: OpenFiles[Path] = OpenFiles(min(open_files, _MAX_OPEN), fs.open)
         self._file: File | None = None
         self._path: Path | None = None
         self._written = 1
@@ -181,7 +191,7 @@ class KeyIndex:
 
     def _seal(self, name: str) -> None:
         path = self._directory / name
-        self._sealed.append(SealedIndex(path, self._fs.open(path), self._slots))
+        self._sealed.append(SealedIndex(path, self._sealed_files, self._slots))
 
     def _take_header(self, header: IndexHeader) -> None:
         tail = self.tail = IndexTail(self._slots, self._entries)
@@ -300,7 +310,7 @@ class KeyIndex:
         dropped = 0
         while self._sealed and self._sealed[0].header.end_position < position:
             sealed = self._sealed.pop(0)
-            sealed.file.close()
+            self._sealed_files.drop(sealed.path)
             self._fs.remove(sealed.path)
             dropped += 1
         return dropped
@@ -333,7 +343,6 @@ class KeyIndex:
 
     def close(self) -> None:
         """Close all files; nothing is written by this."""
-        for sealed in self._sealed:
-            sealed.file.close()
+        self._sealed_files.clear()
         if self._file is not None:
             self._file.close()

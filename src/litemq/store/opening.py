@@ -125,7 +125,7 @@ class _Opening:
         write_down(fs, paths, layout)
         mark = RunningMark(fs, paths.abort)
         was_clean = not mark.was_there
-        segments = Segments.open(fs, paths.commit_log, layout.segment_bytes)
+        segments = Segments.open(fs, paths.commit_log, layout.segment_bytes, self._config.open_files)
         if not len(segments):
             # Ours from the first byte on: without it a crash would be judged as one of a real RocketMQ's store.
             checkpoint.write(fs, paths.checkpoint, Checkpoint(flushed=0, derived=0, checked=True))
@@ -134,7 +134,7 @@ class _Opening:
         tables = Tables(layout.format)
         tables.load(snapshot.read(fs, paths.topics), snapshot.read(fs, paths.groups))
         queues = ConsumeQueues(fs, paths.queues, layout.format.name, layout.queue_entries, self._config.open_files)
-        index = KeyIndex(fs, paths.index, layout.index_slots, layout.index_entries)
+        index = KeyIndex(fs, paths.index, layout.index_slots, layout.index_entries, self._config.open_files)
         dispatcher = Dispatcher(
             queues,
             index,

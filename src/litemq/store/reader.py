@@ -22,7 +22,7 @@ from litemq.store._tails_cy import QueueTail
 from litemq.store.commit_log import CommitLog, read_error
 from litemq.store.consume_queue import ConsumeQueues
 from litemq.store.frames import Kind, is_undecided, read_head
-from litemq.store.fs import WOULD_BLOCK, File
+from litemq.store.fs import WOULD_BLOCK
 from litemq.store.key_index import KeyIndex
 from litemq.store.segments import Segment
 from litemq.store.tables import Tables
@@ -36,8 +36,8 @@ _FIRST_BYTES = 4096
 
 P = ParamSpec("P")
 R = TypeVar("R")
-_Place = tuple[File | None, int, int]
-"""File, place in it, size."""
+_Place = tuple[Segment | None, int, int]
+"""Segment, place in it, size."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,16 +56,16 @@ class Slice:
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """Records that are read in one call: (place in the file, size) of each."""
+    """Records that are read in one call: (place in the segment, size) of each."""
 
-    file: File
+    segment: Segment
     records: list[tuple[int, int]]
 
     def read(self, *, nowait: bool) -> bytes | None:
         """Return the records behind each other; None when ``nowait`` and they are not in memory."""
         start = self.records[0][0]
         buffer = bytearray(self.records[-1][0] + self.records[-1][1] - start)
-        if self.file.read_into(memoryview(buffer), start, nowait=nowait) == WOULD_BLOCK:
+        if self.segment.file.read_into(memoryview(buffer), start, nowait=nowait) == WOULD_BLOCK:
             return None
         if len(self.records) == 1:
             return bytes(buffer)
@@ -76,7 +76,7 @@ class _Run:
 class ColdRead:
     """A read that was looked up and has to wait for the disk.
 
-    ``finish`` touches nothing but the log's files, which stay while it holds them: any thread may call it.
+    ``finish`` touches nothing but segments, which can be read while it holds them: any thread may call it.
     """
 
     found: Slice
@@ -217,7 +217,7 @@ class Reader:
         segment = self._log.segments.find(entry.position)
         if segment is None or entry.position + entry.size > segment.end:
             return None, 0, 0
-        return segment.file, entry.position - segment.start, entry.size
+        return segment, entry.position - segment.start, entry.size
 
     @_asked
     def offset_at_time(self, topic: str, queue_id: int, time_ms: int) -> int:
@@ -405,14 +405,14 @@ def _runs(wanted: list[_Place]) -> list[_Run]:
     """Put records together that are worth one read: near enough to each other, and in one segment."""
     runs: list[_Run] = []
     bytes_wanted = 0
-    for file, place, size in wanted:
-        if file is None:
+    for segment, place, size in wanted:
+        if segment is None:
             continue
-        last = runs[-1] if runs else None
+        last = runs[-1] if runs and runs[-1].segment is segment else None
         bytes_wanted += size
-        if last is not None and last.file is file and place + size - last.records[0][0] <= _SPAN_FACTOR * bytes_wanted:
+        if last is not None and place + size - last.records[0][0] <= _SPAN_FACTOR * bytes_wanted:
             last.records.append((place, size))
         else:
-            runs.append(_Run(file, [(place, size)]))
+            runs.append(_Run(segment, [(place, size)]))
             bytes_wanted = size
     return runs
