@@ -4,6 +4,13 @@
 New entries wait in the queue's tail and are written out when there are enough of them or the store says so.
 Everything here can be deleted and is rebuilt from the log.  An entry whose size is 0x7FFFFFFF stands for a message
 that is not there: before the queue's start, or skipped because its record is damaged.
+
+    crash while …       leaves                                          the next start
+    writing out         entries behind the checkpoint, in any order     cuts them; the log feeds them again
+    making a file       one of any length, without a synced entry       removes it
+    zeroing what is     some of it; a file that is too short, where a   zeroes the rest, gives the file its
+    cut off             file system zeroes by truncating                length back
+    removing files      some of them; after a power cut older ones      removes them
 """
 
 from __future__ import annotations
@@ -27,8 +34,8 @@ Queues = dict[str, dict[int, QueueTail]]
 MAX_DIRTY = 4096
 """Tails that may wait with entries in no file: it bounds their memory, and how long writing all of them takes."""
 
-_ZEROED_BYTES = 1 << 18
-"""Up to so much is zeroed where it stands."""
+_LOOKED_AT_BYTES = 1 << 18
+"""Up to so much is read before it is zeroed: most of it is zeros already."""
 
 
 class ConsumeQueues:
@@ -298,14 +305,11 @@ class ConsumeQueues:
                 self._clear_rest(self._file(files, start), max(at - start, 0))
 
     def _clear_rest(self, file: File, at: int) -> None:
-        ranges = [(max(first, at), last) for first, last in file.data_ranges(at)]
-        if sum(last - first for first, last in ranges) > _ZEROED_BYTES:
-            file.truncate(at)  # what is cut off need not become disk space; but it waits for pages on their way there
-            file.truncate(self._file_bytes)
-            return
-        for first, last in ranges:
-            if any(file.read_at(last - first, first)):
-                file.zero(first, last - first)
+        # Not by truncating: a crash would leave a file that a real RocketMQ refuses.
+        for first, last in file.data_ranges(at):
+            start = max(first, at)
+            if last - start > _LOOKED_AT_BYTES or any(file.read_at(last - start, start)):
+                file.zero(start, last - start)
 
     def cut_at(self, position: int, is_sound: Callable[[TopicQueue, int, QueueEntry], bool]) -> None:
         """Drop the entries of every queue that point at or behind ``position``.
@@ -331,6 +335,9 @@ class ConsumeQueues:
                 continue
             tail.last_position = last.position
             self._clear_from(files, end)
+            newest = self._file(files, files.starts[-1])
+            if newest.size() < self._file_bytes:
+                newest.truncate(self._file_bytes)
 
     def _sound_end(
         self,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.faults import Fault, Faults, disk_full
-from tests.support.hooked_fs import HookedFileSystem
+from tests.support.hooked_fs import Call, HookedFileSystem
 
 from litemq.errors import TopicUnusable
 from litemq.format.queue_entry import BEFORE_START_SIZE, LAYOUTS, QueueEntry
@@ -251,6 +251,51 @@ def test_an_unclean_end_is_cut_behind_the_last_sound_entry(tmp_path: Path, name:
     assert found is not None
     assert found.next_offset == 12
     once_more.close()
+
+
+@pytest.mark.parametrize("count", [1, 12])
+@pytest.mark.parametrize("size", [0, 100, 8 * 24 - 1])
+def test_a_file_that_is_too_short_gets_its_length_back(tmp_path: Path, count: int, size: int) -> None:
+    """A real RocketMQ refuses a file of any other length."""
+    queues = queues_at(tmp_path)
+    add(queues, queues.open("orders", 0), count)
+    queues.write_out_all()
+    queues.close()
+    last = max((tmp_path / "orders" / "0").iterdir())
+    kept = size // 24 + (count - 1) // PER_FILE * PER_FILE
+    with last.open("r+b") as file:
+        file.truncate(size)
+    again = queues_at(tmp_path)
+    again.cut_at(1 << 40, lambda _queue, _offset, _entry: True)
+    assert positions(again, again.open("orders", 0)) == [100 * offset + 1 for offset in range(min(kept, count))]
+    again.close()
+    assert not last.exists() or last.stat().st_size == PER_FILE * 24
+
+
+@pytest.mark.parametrize("keep", [1, 11_999])
+def test_no_cut_leaves_a_file_too_short(tmp_path: Path, keep: int) -> None:
+    """Nor does any moment of it (what is cut off is more than is worth a look)."""
+
+    class Watch:
+        def before(self, call: Call) -> bool:
+            return True
+
+        def after(self, call: Call) -> None:
+            if call.file is not None and call.is_mutating:
+                sizes.add(call.file.size())
+
+    sizes: set[int] = set()
+    queues = queues_at(tmp_path, per_file=12_000)
+    add(queues, queues.open("orders", 0), 12_000)
+    queues.write_out_all()
+    queues.close()
+    again = queues_at(tmp_path, per_file=12_000, fs=HookedFileSystem(OsFileSystem(), Watch()))
+    again.cut_at(100 * keep, lambda _queue, _offset, _entry: True)
+    again.close()
+    assert sizes == {12_000 * 24}
+    (path,) = (tmp_path / "orders" / "0").iterdir()
+    assert path.read_bytes()[keep * 24 :] == bytes((12_000 - keep) * 24)
+    assert path.read_bytes()[(keep - 1) * 24 : keep * 24] != bytes(24)
 
 
 @pytest.mark.parametrize("position", [0, 1, 500, 1101, 1102])
