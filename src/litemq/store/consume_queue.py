@@ -7,6 +7,8 @@ that is not there: before the queue's start, or skipped because its record is da
 
     crash while …       leaves                                          the next start
     writing out         entries behind the checkpoint, in any order     cuts them; the log feeds them again
+    filling the space   some of it, perhaps without an entry behind     starts the queue where its first record, or
+    before an entry                                                     the tables, say; keeps it where none do
     making a file       one of any length, without a synced entry       removes it
     zeroing what is     some of it; a file that is too short, where a   zeroes the rest, gives the file its
     cut off             file system zeroes by truncating                length back
@@ -46,6 +48,7 @@ class ConsumeQueues:
         self._root = root
         self._layout = LAYOUTS[format_name]
         self._stride = self._layout.size
+        self._filler = self._layout.encode(QueueEntry(0, BEFORE_START_SIZE, 0, 0))
         self._file_bytes = entries_per_file * self._stride
         self._per_file = entries_per_file
         self._files: OpenFiles[tuple[QueueFiles, int]] = OpenFiles(
@@ -270,8 +273,7 @@ class ConsumeQueues:
         file = self._fs.create(path, self._file_bytes)
         if first > start:
             # Offsets that this queue never had here: RocketMQ wants the space before the first one filled.
-            missing = self._layout.encode(QueueEntry(0, BEFORE_START_SIZE, 0, 0))
-            file.write_at(missing * ((first - start) // self._stride), 0)
+            file.write_at(self._filler * ((first - start) // self._stride), 0)
         files.starts.append(start)
         files.starts.sort()
         self._files.put((files, start), file)
@@ -329,7 +331,7 @@ class ConsumeQueues:
             self._register(tail)
             first = starts[0] // self._stride
             last = self._stored(files, end - 1) if end > first else None
-            if last is None or (last.position == 0 and last.size == BEFORE_START_SIZE):
+            if last is None or (last.is_before_start and not self._is_filled(files, end)):
                 # Nothing of it was synced, not even what fills the space before its first entry: it starts anew.
                 self._drop_queue(tail)
                 continue
@@ -338,6 +340,14 @@ class ConsumeQueues:
             newest = self._file(files, files.starts[-1])
             if newest.size() < self._file_bytes:
                 newest.truncate(self._file_bytes)
+
+    def _is_filled(self, files: QueueFiles, end: int) -> bool:
+        """Return whether nothing but fillers stands before offset ``end``: without a hole they may have been synced."""
+        for start in files.starts:
+            count = min(end * self._stride - start, self._file_bytes) // self._stride
+            if count > 0 and self._file(files, start).read_at(count * self._stride, 0) != self._filler * count:
+                return False
+        return True
 
     def _sound_end(
         self,
@@ -386,6 +396,21 @@ class ConsumeQueues:
                 for older in files.starts[:number]:
                     self._drop(files, older)
                 return
+
+    def is_empty(self, tail: QueueTail) -> bool:
+        """Return whether no message has an entry, though the space before the first one may be filled."""
+        if tail.used or not tail.files.starts:
+            return not tail.used
+        last = self.entry(tail, tail.next_offset - 1)
+        return last is None or last.is_before_start
+
+    def start_at(self, tail: QueueTail, offset: int) -> None:
+        """Let an empty queue start at ``offset``, whatever its files say."""
+        files: QueueFiles = tail.files
+        for start in list(files.starts):
+            self._drop(files, start)
+        tail.next_offset = offset
+        tail.last_position = files.min_offset_start = -1
 
     def drop_oldest(self, tail: QueueTail, offset: int) -> bool:
         """Remove the first file when its entries are all below ``offset``, never the last one; return whether."""

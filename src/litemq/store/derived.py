@@ -18,7 +18,7 @@ from litemq.errors import BadStore
 from litemq.format import rows
 from litemq.format.index_file import DEFAULT_ENTRIES, DEFAULT_SLOTS
 from litemq.format.limits import is_folder_name
-from litemq.format.queue_entry import BEFORE_START_SIZE, QueueEntry
+from litemq.format.queue_entry import QueueEntry
 from litemq.format.record import Format
 from litemq.store import changes
 from litemq.store._tails_cy import QueueTail
@@ -184,8 +184,7 @@ class _Queues(ConsumeQueues):
         start = at - at % self._file_bytes
         end = min(start + self._file_bytes, offset * self._stride)
         if start in tail.files.starts:
-            missing = self._layout.encode(QueueEntry(0, BEFORE_START_SIZE, 0, 0))
-            self._file(tail.files, start).write_at(missing * ((end - at) // self._stride), at - start)
+            self._file(tail.files, start).write_at(self._filler * ((end - at) // self._stride), at - start)
         tail.next_offset = offset
 
 

@@ -158,8 +158,8 @@ class Dispatcher:
         assert tail is not None
         o = row * rows.WIDTH
         offset = table[o + rows.QUEUE_OFFSET]
-        if not tail.files.starts and not tail.used and 0 <= offset < MAX_OFFSET:
-            tail.next_offset = offset  # an empty queue starts where its first record says
+        if 0 <= offset < MAX_OFFSET and self.queues.is_empty(tail):
+            self.queues.start_at(tail, offset)  # an empty queue starts where its first record says
         elif not self._is_possible(tail, offset, table[o + rows.POSITION]):
             self.unplaced += 1
             logger.warning("record with an impossible queue offset: topic=%r offset=%d", tail.topic, offset)

@@ -174,6 +174,7 @@ class _Opening:
         recovered.last_time = max(recovered.last_time, found.log_time)
         if recovered.end >= segments.last.end:
             segments.add(recovered.end)
+        self._start_empty(queues, tables)
         dispatcher.forget_queues()
         log = CommitLog(segments, layout.format, end=recovered.end)
         if recovered.is_hidden:
@@ -301,6 +302,18 @@ class _Opening:
 
         queues.cut_at(start, is_sound)
         index.cut_at(start, has_key, linked=found.linked, indexed=found.indexed if start == found.derived else 0)
+
+    @staticmethod
+    def _start_empty(queues: ConsumeQueues, tables: Tables) -> None:
+        """Let queues without messages start where the tables say, if that is further than their files say.
+
+        A power cut may leave a part of what fills the space before the first entry, and take the record with it.
+        """
+        for topic, tails in queues.public.items():
+            for queue_id, tail in tails.items():
+                first = tables.first_offset(topic, queue_id)
+                if tail.next_offset < first and queues.is_empty(tail):
+                    queues.start_at(tail, first)
 
     # -- state in the log ------------------------------------------------------------------------
 

@@ -298,6 +298,27 @@ def test_no_cut_leaves_a_file_too_short(tmp_path: Path, keep: int) -> None:
     assert path.read_bytes()[(keep - 1) * 24 : keep * 24] != bytes(24)
 
 
+@pytest.mark.parametrize("hole", range(8, 13))
+def test_a_queue_without_messages_is_kept_as_far_as_it_has_no_hole(tmp_path: Path, hole: int) -> None:
+    """A power cut may leave any part of what fills the space before the first entry."""
+    queues = queues_at(tmp_path)
+    add(queues, queues.open("orders", 0, 12), 2)
+    queues.write_out_all()
+    queues.close()
+    if hole < 12:
+        entry_at(tmp_path, hole, None)
+    again = queues_at(tmp_path)
+    again.cut_at(1000, lambda _queue, _offset, _entry: True)
+    tail = again.find("orders", 0)
+    if tail is not None:
+        assert tail.next_offset in (hole, 12)
+        assert again.is_empty(tail)
+        stored = again.entries(tail, 8, 100)
+        assert stored == LAYOUTS["litemq"].encode(QueueEntry(0, BEFORE_START_SIZE, 0, 0)) * (tail.next_offset - 8)
+    assert tail is not None or hole < 12
+    again.close()
+
+
 @pytest.mark.parametrize("position", [0, 1, 500, 1101, 1102])
 def test_a_cut_takes_every_entry_at_or_behind_a_position(tmp_path: Path, position: int) -> None:
     queues = queues_at(tmp_path)

@@ -189,7 +189,8 @@ def test_no_topic_leads_out_of_the_store(tmp_path: Path) -> None:
     assert not Path("/tmp/litemq-out").exists()
 
 
-def test_a_queue_without_records_keeps_its_next_offset(tmp_path: Path) -> None:
+@pytest.mark.parametrize("crashes", [False, True])
+def test_a_queue_without_records_keeps_its_next_offset(tmp_path: Path, crashes: bool) -> None:
     """Retention took its records; consumers stand on its offsets."""
     clock = ManualClock()
     config = StoreConfig(segment_bytes=4096, queue_entries=16, delete_hour=None, retention_hours=1)
@@ -206,7 +207,10 @@ def test_a_queue_without_records_keeps_its_next_offset(tmp_path: Path) -> None:
         state = state_of(store)
     rebuild(tmp_path / "store")
     assert is_sound(tmp_path / "store")
+    if crashes:
+        open_store(tmp_path / "store").abandon()
     with open_store(tmp_path / "store") as store:
+        assert store.was_clean is not crashes
         assert state_of(store)["queues"] == state["queues"]
         assert store.append(Message("old", b"")).queue_offset == 21
 

@@ -7,10 +7,13 @@ import shutil
 import struct
 import tracemalloc
 from pathlib import Path
+from random import Random
 
 import pytest
 from tests.support.faults import Faults, broken_read, disk_full, read_only
+from tests.support.forgetful_fs import ForgetfulFileSystem
 from tests.support.hooked_fs import HookedFileSystem
+from tests.support.page_cache import PARTIAL, Fate
 from tests.unit.store.live_support import FORMATS, SEGMENT, SMALL, bodies, fill, fill_to, open_store, small
 
 from litemq.clock import ManualClock
@@ -547,6 +550,31 @@ def test_a_segment_that_was_made_ahead_of_time_is_no_sign_of_a_hole(tmp_path: Pa
 
 
 # -- files at odd places ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("flushed", [False, True])
+@pytest.mark.parametrize("fate", PARTIAL)
+@pytest.mark.parametrize("seed", range(30))
+def test_what_fills_the_space_before_a_queue_may_be_lost_in_part(
+    tmp_path: Path, seed: int, fate: Fate, flushed: bool
+) -> None:
+    """A topic that was made again goes on with its next offset, whatever a power cut left of its new file."""
+    fs = ForgetfulFileSystem()
+    store = open_store(tmp_path, small(queue_entries=100), fs=fs)
+    fill(store, 70)
+    store.delete_topic("orders")
+    store.checkpoint()
+    assert store.append(Message("orders", b"new")).queue_offset == 70
+    if flushed:
+        store.flush()
+    store._queues.write_out_all()
+    with open_store(tmp_path, small(queue_entries=100), fs=fs.crash(Random(seed), fate=fate)) as store:
+        expected = [b"new"] if store.reader.max_offset("orders", 0) > 70 else []
+        assert expected or not flushed
+        assert bodies(store) == expected
+        assert store.reader.min_offset("orders", 0) == 70
+        assert store.append(Message("orders", b"newer")).queue_offset == 70 + len(expected)
+        assert bodies(store) == [*expected, b"newer"]
 
 
 def test_an_empty_segment_file_goes(tmp_path: Path) -> None:
