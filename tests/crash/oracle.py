@@ -11,6 +11,7 @@ from tests.support.plain_log import (
     PlainRecord,
     Queue,
     expected_entry,
+    index_ends,
     index_entries,
     queue_entries,
     read_bytes,
@@ -307,3 +308,7 @@ def check_index_files(memory: Memory, fs: FileSystem, log: PlainLog) -> None:
     for hashed, position in sorted(found.keys() | wanted.keys(), key=lambda pair: pair[1]):
         have, want = found.get((hashed, position), 0), wanted[hashed, position]
         require(have == want, f"the index leads from hash {hashed} to {position} {have} times instead of {want}")
+    times = {record.position: record.store_time for record in log.records}
+    for position, time in index_ends(fs, memory.root).items():
+        wanted_time = times.get(position, time)
+        require(time == wanted_time, f"an index file says {time} for the record at {position} of {wanted_time}")

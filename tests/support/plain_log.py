@@ -247,6 +247,15 @@ def index_entries(fs: FileSystem, root: Path, slots: int, per_file: int) -> Coun
     return found
 
 
+def index_ends(fs: FileSystem, root: Path) -> dict[int, int]:
+    """Return {position: store time} of the first and the last record of each index file, as its header has them."""
+    found: dict[int, int] = {}
+    for file in fs.names(root / "index"):
+        begin_time, end_time, begin, end = struct.unpack_from(">qqqq", read_bytes(fs, root / "index" / file))
+        found |= {begin: begin_time, end: end_time}
+    return found
+
+
 def index_hash(topic: str, key: str) -> int:
     """Return the hash of a key as the index stores it."""
     value = java_hash(f"{topic}#{key}")

@@ -102,11 +102,18 @@ class KeyIndex:
             self.tail.used_slots = header.slots_used
 
     def cut_at(
-        self, position: int, is_sound: Callable[[IndexEntry], bool], *, linked: int = 0, indexed: int = 0
+        self,
+        position: int,
+        is_sound: Callable[[IndexEntry], bool],
+        *,
+        time_of: Callable[[int], int | None] = lambda _position: None,
+        linked: int = 0,
+        indexed: int = 0,
     ) -> None:
         """Open the files after an unclean stop: entries at or behind ``position`` go, slots are made anew.
 
         Behind the entries that were synced anything may stand, torn entries too: first and last must be ``is_sound``.
+        ``time_of``: the store time of the record at a position, None when nobody knows it.
         ``linked``: where the slots on disk led to exactly the entries with smaller numbers; they need no second look.
         ``indexed``: number of the first entry at or behind ``position``; 0 when nobody knows it.
         """
@@ -123,7 +130,7 @@ class KeyIndex:
             self._path, self._file = path, file
         if self._file is not None:
             count = self._count_below(self._file, position, is_sound, indexed)
-            self._relink(self._file, count, linked)
+            self._relink(self._file, count, linked, time_of)
 
     def _begins_below(self, file: File, position: int, is_sound: Callable[[IndexEntry], bool]) -> bool:
         """Return whether the file's first entry was synced and is from before ``position``.
@@ -162,7 +169,7 @@ class KeyIndex:
             low -= 1
         return low
 
-    def _relink(self, file: File, count: int, linked: int) -> None:
+    def _relink(self, file: File, count: int, linked: int, time_of: Callable[[int], int | None]) -> None:
         """Keep the entries with numbers below ``count``, zero the rest, set slots and header from them."""
         file.truncate(index_file.entry_at(count, self._slots))
         file.truncate(index_file.file_size(self._slots, self._entries))
@@ -178,9 +185,11 @@ class KeyIndex:
             number += share
         header = index_file.decode_header(file.read_at(HEADER_SIZE, 0).ljust(HEADER_SIZE, b"\0"))
         first, last = self._stored(file, 1), self._stored(file, count - 1)
+        end_time = time_of(last.position)
         tail.count = count
         tail.begin_time = header.begin_time
-        tail.end_time = header.begin_time + 1000 * last.seconds
+        # Without the record, which is damaged or gone, the time is known to the second.
+        tail.end_time = header.begin_time + 1000 * last.seconds if end_time is None else end_time
         tail.begin_position = first.position
         tail.end_position = last.position
         self._written = count

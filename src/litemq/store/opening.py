@@ -10,6 +10,7 @@ import logging
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from litemq.clock import Clock
@@ -301,7 +302,8 @@ class _Opening:
             return entry.hash in {index_file.key_hash(index_file.key_text(record.topic, key)) for key in keys}
 
         queues.cut_at(start, is_sound)
-        index.cut_at(start, has_key, linked=found.linked, indexed=found.indexed if start == found.derived else 0)
+        indexed = found.indexed if start == found.derived else 0
+        index.cut_at(start, has_key, time_of=partial(_time_of, log), linked=found.linked, indexed=indexed)
 
     @staticmethod
     def _start_empty(queues: ConsumeQueues, tables: Tables) -> None:
@@ -345,6 +347,12 @@ def _row(log: CommitLog, position: int) -> list[int] | None:
     """Return the row of the record at ``position``; None when it is not sound."""
     found = _record(log, position)
     return found[1] if found else None
+
+
+def _time_of(log: CommitLog, position: int) -> int | None:
+    """Return the store time of the record at ``position``; None when it is not sound."""
+    row = _row(log, position)
+    return row[rows.STORE_TIME] if row else None
 
 
 def _record(log: CommitLog, position: int) -> tuple[bytes, list[int]] | None:

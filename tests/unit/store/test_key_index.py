@@ -20,6 +20,7 @@ from litemq.format.index_file import IndexEntry, key_hash, key_text
 from litemq.store.fs import FileSystem, OsFileSystem
 from litemq.store.key_index import KeyIndex
 from litemq.store.message_store import MessageStore
+from litemq.store.rebuild import rebuild
 from litemq.types import Message
 
 NOW = 1_700_000_000_000
@@ -357,6 +358,29 @@ def test_checkpoints_leave_slots_behind_and_a_crash_makes_them_anew(tmp_path: Pa
         assert not again.was_clean
         check_keys(again, sent)
         assert len(again.reader.by_key("orders", "all", limit=1000)) == 200
+
+
+@pytest.mark.parametrize("fmt", FORMATS)
+@pytest.mark.parametrize("lost", [0, 2])
+def test_the_header_after_a_crash_is_that_of_a_rebuild(tmp_path: Path, fmt: str, lost: int) -> None:
+    """Entries know full seconds only; the last one's record knows its time."""
+    clock = ManualClock()
+    store = open_store(tmp_path, small(format=fmt), clock=clock)
+    for number in range(5):
+        clock.advance(777)
+        if number == 5 - lost:
+            store.checkpoint()
+        store.append(Message("orders", b"x", keys=(f"k{number}",)))
+    if not lost:
+        store.checkpoint()
+    store.abandon()
+    open_store(tmp_path, small(format=fmt), clock=clock).close()
+    (path,) = (tmp_path / "store" / "index").iterdir()
+    found = path.read_bytes()
+    rebuild(tmp_path / "store", clock=clock)
+    (path,) = (tmp_path / "store" / "index").iterdir()
+    assert index_file.decode_header(found) == index_file.decode_header(path.read_bytes())
+    assert found == path.read_bytes()
 
 
 def test_keys_of_records_that_are_gone_are_not_followed(tmp_path: Path) -> None:
