@@ -25,7 +25,7 @@ else:
     from litemq.format._text_cy import hash_utf8, is_utf8
     from litemq.store._tails_cy import IndexTail, QueueTail
 
-from litemq.errors import RecordTooLarge
+from litemq.errors import InvalidRequest, RecordTooLarge
 from litemq.format import rows as layout
 from litemq.store._tails_cy import INDEX_TAIL_LIMIT
 
@@ -233,6 +233,11 @@ def resolve(
 # -- staging ------------------------------------------------------------------------------------
 
 
+def not_a_message(number: int, item: object) -> TypeError:
+    """Return the error of something else where a message should be."""
+    return TypeError(f"message {number} of the call must be a litemq.types.Message, not {type(item).__name__}")
+
+
 @cython.cclass
 class LogEnd:
     """Where the log is written: the end, the last segment's bounds, and the call that writes into its file."""
@@ -353,14 +358,19 @@ class Batch:
         else:
             rows = self.rows
         for i in range(first, len(messages)):
-            message = messages[i]
+            if i >= len(messages):  # nothing compiled looks at the bounds, and some formats' texts let others run
+                raise InvalidRequest("the list of messages changed while it was appended")
+            item = messages[i]
+            if type(item) is not Message:  # None, too, which an assignment would let pass
+                raise not_a_message(i, item)
+            message = cython.cast(Message, item)
             found = queues.get(message.topic)
             if found is None:
                 return _NO_QUEUE
-            item = cython.cast(dict, found).get(message.queue_id)
-            if item is None:
+            known = cython.cast(dict, found).get(message.queue_id)
+            if known is None:
                 return _NO_QUEUE
-            tail = item
+            tail = known
             if code == 0:
                 plan_litemq(message, self.store_host, plan)
                 status = message.status
@@ -419,6 +429,8 @@ class Batch:
     @cython.exceptval(-1)
     def dispatch(self, index: IndexTail, first: cython.Py_ssize_t) -> cython.Py_ssize_t:
         """Feed queues and index from row ``first`` on; see the function ``dispatch``."""
+        if index is None:
+            raise TypeError("index must be an IndexTail, not None")
         p: cython.p_uchar = self.out
         if cython.compiled:
             return dispatch(

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from litemq.errors import InvalidRequest, LiteMQError
 from litemq.format import hosts
-from litemq.store._append_cy import Batch
+from litemq.store._append_cy import Batch, not_a_message
 from litemq.store._tails_cy import QueueTail
 from litemq.store.commit_log import CommitLog, write_error
 from litemq.store.consume_queue import Queues
@@ -117,7 +117,9 @@ class Appender:
         """Raise what a message is refused for; nothing is appended."""
         stand_in = QueueTail("", 0, self._log.format.queue_entry_size, 0, QueueFiles(Path(), []))
         anywhere: Queues = {}
-        for message in messages:
+        for number, message in enumerate(messages):
+            if type(message) is not Message:
+                raise not_a_message(number, message)
             anywhere.setdefault(message.topic, {})[message.queue_id] = stand_in
         try:
             self._new_batch(is_state=is_state).stage(messages, 0, anywhere, 0, 1 << 62, 0)

@@ -172,11 +172,14 @@ class MessageStore:
         """Append messages with one write; all or, after an error, what its ``appended`` lists.
 
         Raises:
+            TypeError: it is no list, or one of something else than messages; nothing was stored.
             InvalidRequest: a message cannot be stored as it is; none of them was.
             StoreFull: the disk is too full for messages, or a write found it so.
             FlushTimeout: too much is not flushed yet; all of them are in the log.
             StorageError: a write or a flush failed; the store must be opened anew.
         """
+        if type(messages) is not list:
+            raise TypeError(f"messages must be a list, not {type(messages).__name__}")
         if self._refuses:
             self._refuse()
         answer = self._appender.append(messages, self._public, self._opener)

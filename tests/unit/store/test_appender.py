@@ -75,6 +75,33 @@ def test_a_refused_message_leaves_nothing_behind(
         assert store.counters()["messages"] == store.reader.max_offset("orders", 0) + 2  # the id, the topic
 
 
+@pytest.mark.parametrize("topic", ["orders", "new"])
+@pytest.mark.parametrize("odd", [None, "text", 5, Message], ids=repr)
+def test_what_is_no_message_is_named(tmp_path: Path, odd: object, topic: str) -> None:
+    """The compiled build once took None for a message and died of it."""
+    kind = type(odd).__name__
+    with open_store(tmp_path) as store:
+        store.append(Message("orders", b"one"))
+        end = store.appended_end
+        with pytest.raises(TypeError, match=f"message 0 of the call must be a litemq.types.Message, not {kind}"):
+            store.append(odd)  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match=f"message 1 of the call must be a litemq.types.Message, not {kind}"):
+            store.append_many([Message(topic, b"a"), odd])  # type: ignore[list-item]
+        assert store.appended_end == end
+        assert topics(store) == {"orders"}
+
+
+@pytest.mark.parametrize(
+    "odd", [(Message("orders", b""),), iter([]), None, "text", {}], ids=lambda odd: type(odd).__name__
+)
+def test_messages_come_as_a_list(tmp_path: Path, odd: object) -> None:
+    with open_store(tmp_path) as store:
+        end = store.appended_end
+        with pytest.raises(TypeError, match=f"messages must be a list, not {type(odd).__name__}"):
+            store.append_many(odd)  # type: ignore[arg-type]
+        assert store.appended_end == end
+
+
 def test_a_refused_message_that_is_the_first_makes_no_topic(tmp_path: Path) -> None:
     with open_store(tmp_path) as store:
         with pytest.raises(RecordTooLarge):
