@@ -6,6 +6,7 @@ LiteMQError
 │   ├── TopicUnusable         a topic that cannot be a folder name
 │   ├── ReservedName          a reserved topic or property used by a client
 │   ├── UnknownTopic          no such topic or queue
+│   ├── ConcurrentAppend      a second thread appends in the middle of an append
 │   ├── StaleHandle           a position whose record is another one by now
 │   └── Closed                the store is closed
 ├── Unavailable           try again, maybe elsewhere
@@ -70,6 +71,10 @@ class ReservedName(InvalidRequest):
 
 class UnknownTopic(InvalidRequest):
     """There is no such topic or queue."""
+
+
+class ConcurrentAppend(InvalidRequest):
+    """A second thread appends while an append is under way; nothing of its call was stored."""
 
 
 class StaleHandle(InvalidRequest):

@@ -1,3 +1,5 @@
+cimport cython
+
 from litemq.format._encode_cy cimport Plan
 from litemq.store._tails_cy cimport IndexTail
 
@@ -10,7 +12,9 @@ cdef class LogEnd:
     cdef public long long writes
 
 
+@cython.final
 cdef class Batch:
+    cdef bint busy
     cdef int code
     cdef str store_host
     cdef bytes store_address
@@ -28,6 +32,7 @@ cdef class Batch:
     cdef public bint needs_care
     cdef Plan plan
     cdef Py_ssize_t row_limit
+    cpdef int claim(self) except? -1
     cpdef int stage(
         self, list messages, Py_ssize_t first, dict queues, long long position, long long room, long long store_time
     ) except? -1

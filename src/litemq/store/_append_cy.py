@@ -25,7 +25,7 @@ else:
     from litemq.format._text_cy import hash_utf8, is_utf8
     from litemq.store._tails_cy import IndexTail, QueueTail
 
-from litemq.errors import InvalidRequest, RecordTooLarge
+from litemq.errors import ConcurrentAppend, InvalidRequest, RecordTooLarge
 from litemq.format import rows as layout
 from litemq.store._tails_cy import INDEX_TAIL_LIMIT
 
@@ -49,6 +49,7 @@ _KEYS_COUNT = cython.declare(cython.Py_ssize_t, layout.KEYS_COUNT)
 _WIDTH = cython.declare(cython.Py_ssize_t, layout.WIDTH)
 _INDEX_TAIL_LIMIT = cython.declare(cython.Py_ssize_t, INDEX_TAIL_LIMIT)
 _COPY_LIMIT = cython.declare(cython.Py_ssize_t, 4096)
+CONCURRENT = "another thread is in the middle of an append; one thread owns a store and calls it"
 # Why a step stopped.
 DONE = 0
 SEGMENT_FULL = 1
@@ -253,21 +254,24 @@ class LogEnd:
         self.writes = 0
 
 
+@cython.final
 @cython.cclass
 class Batch:
     """Messages on their way into the log: record bytes in ``out``, one row each, and their queues' tails.
 
+    ``busy`` from ``claim`` to ``clear``: a call that finds it so comes from a second thread, as nothing is locked.
     ``code`` is the record format, ``store_host`` and ``store_address`` are the host of new records as text and as
     RocketMQ's bytes, ``max_record`` and ``max_body`` bound the sizes of a record and of its body.
     """
 
     if not cython.compiled:
         __slots__ = (
-            *("code", "count", "dirty", "fed", "full", "max_body", "max_record", "needs_care", "out", "plan"),
+            *("busy", "code", "count", "dirty", "fed", "full", "max_body", "max_record", "needs_care", "out", "plan"),
             *("row_limit", "rows", "size", "store_address", "store_host", "table", "tails"),
         )
 
     def __init__(self, code: int, store_host: str, store_address: bytes, max_record: int, max_body: int) -> None:
+        self.busy = False
         self.code = code
         self.store_host = store_host
         self.store_address = store_address
@@ -286,6 +290,15 @@ class Batch:
         self.needs_care = False
         self.plan = Plan()
 
+    @cython.ccall
+    @cython.exceptval(-1)
+    def claim(self) -> cython.int:
+        """Make sure that nobody else is in the middle of an append, until ``clear``."""
+        if self.busy:
+            raise ConcurrentAppend(CONCURRENT)
+        self.busy = True
+        return 0
+
     def append(
         self,
         messages: list[Message],
@@ -300,6 +313,7 @@ class Batch:
         ``fed``, tails or the index want to be written out, and the batch must be cleared then.
         """
         data: object
+        self.claim()
         try:
             if self.stage(messages, 0, queues, log.end, log.segment_end - log.end, store_time) != _DONE:
                 self.clear()
@@ -467,6 +481,7 @@ class Batch:
         self.tails.clear()
         self.count = 0
         self.size = 0
+        self.busy = False
         if len(self.out) > 1 << 20:
             self.out = bytearray(1 << 16)
         if self.row_limit > 4096:

@@ -7,12 +7,14 @@ in the log already (only a call that crossed into a new segment has any); the lo
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from threading import get_ident
 
-from litemq.errors import InvalidRequest, LiteMQError
+from litemq.errors import ConcurrentAppend, InvalidRequest, LiteMQError
 from litemq.format import hosts
-from litemq.store._append_cy import Batch, not_a_message
+from litemq.store._append_cy import CONCURRENT, Batch, not_a_message
 from litemq.store._tails_cy import QueueTail
 from litemq.store.commit_log import CommitLog, write_error
 from litemq.store.consume_queue import Queues
@@ -28,7 +30,7 @@ OpenQueues = Callable[[set[tuple[str, int]]], object]
 
 
 class Appender:
-    """The only writer of a log.  Called from one thread."""
+    """The only writer of a log.  Called from one thread; a second one that comes in between is refused, if noticed."""
 
     def __init__(
         self,
@@ -54,6 +56,8 @@ class Appender:
         self.last_time = last_time
         """Store time of the newest record: the clock may step back, the log's times do not."""
         self.messages = 0
+        self._slow_thread: int | None = None
+        """The thread that opens queues or rolls the log."""
 
     def _new_batch(self, *, is_state: bool) -> Batch:
         limits = (self._max_state_record,) * 2 if is_state else (self.max_record, self._max_body)
@@ -95,7 +99,22 @@ class Appender:
     def _append_slowly(
         self, messages: list[Message], queues: Queues, open_queues: OpenQueues, is_state: bool
     ) -> list[Appended]:
-        """Append messages of which some need a queue or a segment that is not open yet."""
+        """Append messages of which some need a queue or a segment that is not open yet.
+
+        It may come back here from ``open_queues``, which appends records of its own; another thread may not.
+        """
+        outer, self._slow_thread = self._slow_thread, get_ident()
+        if outer not in (None, self._slow_thread):
+            self._slow_thread = outer
+            raise ConcurrentAppend(CONCURRENT)
+        try:
+            return self._append_in_shares(messages, queues, open_queues, is_state)
+        finally:
+            self._slow_thread = outer
+
+    def _append_in_shares(
+        self, messages: list[Message], queues: Queues, open_queues: OpenQueues, is_state: bool
+    ) -> list[Appended]:
         self.check(messages, is_state=is_state)
         missing = {(m.topic, m.queue_id) for m in messages if m.queue_id not in queues.get(m.topic, ())}
         if missing:
@@ -107,11 +126,23 @@ class Appender:
                 if share:
                     answer += self.append(share, queues, open_queues, is_state=is_state)
                 else:
-                    self._log.roll()
+                    self._roll()
         except LiteMQError as error:
             error.appended = answer
             raise
         return answer
+
+    def _roll(self) -> None:
+        with self._claimed():  # a log half way into its next file is no place for another thread's record
+            self._log.roll()
+
+    @contextmanager
+    def _claimed(self) -> Iterator[None]:
+        self._batch.claim()
+        try:
+            yield
+        finally:
+            self._batch.clear()
 
     def check(self, messages: list[Message], *, is_state: bool = False) -> None:
         """Raise what a message is refused for; nothing is appended."""
@@ -129,11 +160,12 @@ class Appender:
     def _share(self, messages: list[Message], first: int, queues: Queues, is_state: bool) -> list[Message]:
         """Return the messages from ``first`` on that the last segment has room for."""
         trial = self._new_batch(is_state=is_state)
-        try:
-            trial.stage(messages, first, queues, self._log.end, self._log.room, 0)
-            return messages[first : first + trial.count]
-        finally:
-            trial.clear()
+        with self._claimed():  # the tails count what is staged
+            try:
+                trial.stage(messages, first, queues, self._log.end, self._log.room, 0)
+                return messages[first : first + trial.count]
+            finally:
+                trial.clear()
 
 
 def _no_utf8(error: UnicodeEncodeError) -> InvalidRequest:

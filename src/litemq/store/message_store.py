@@ -36,7 +36,11 @@ _NEVER = 1 << 62
 
 
 class MessageStore:
-    """An open store directory."""
+    """An open store directory.  One thread owns it and makes all calls: nothing is locked against a second one.
+
+    A second thread that appends in the middle of an append is refused with ``ConcurrentAppend``; other calls that
+    overlap are not noticed.
+    """
 
     def __init__(self, root: Path, config: StoreConfig, fs: FileSystem, clock: Clock, *, background: bool) -> None:
         parts = open_parts(root, config, fs, clock)
@@ -173,6 +177,7 @@ class MessageStore:
 
         Raises:
             TypeError: it is no list, or one of something else than messages; nothing was stored.
+            ConcurrentAppend: another thread is in the middle of an append; nothing was stored.
             InvalidRequest: a message cannot be stored as it is; none of them was.
             StoreFull: the disk is too full for messages, or a write found it so.
             FlushTimeout: too much is not flushed yet; all of them are in the log.

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import errno
 import itertools
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 from tests.support.faults import Fault, Faults, broken_write, disk_full
-from tests.support.hooked_fs import HookedFileSystem
+from tests.support.hooked_fs import Call, HookedFileSystem, Kind
 from tests.unit.store.live_support import FORMATS, SEGMENT, bodies, fill, open_store, small, topics
 
 from litemq.clock import ManualClock
 from litemq.errors import (
+    ConcurrentAppend,
     InvalidRequest,
     LiteMQError,
     RecordTooLarge,
@@ -100,6 +103,62 @@ def test_messages_come_as_a_list(tmp_path: Path, odd: object) -> None:
         with pytest.raises(TypeError, match=f"messages must be a list, not {type(odd).__name__}"):
             store.append_many(odd)  # type: ignore[arg-type]
         assert store.appended_end == end
+
+
+@dataclass
+class SecondCaller:
+    """A second thread that appends in the middle of such a call to a file whose path has ``part``."""
+
+    kind: Kind
+    part: str
+    store: MessageStore | None = None
+    met: list[BaseException] = field(default_factory=list)
+
+    def before(self, call: Call) -> bool:
+        if self.store is not None and call.kind == self.kind and self.part in call.path.parts:
+            with ThreadPoolExecutor(1) as other:
+                error = other.submit(self.store.append, Message("orders", b"second")).exception()
+            if error is not None:
+                self.met.append(error)
+        return True
+
+    def after(self, call: Call) -> None:
+        pass
+
+
+@pytest.mark.parametrize("fmt", FORMATS)
+def test_a_second_thread_in_the_middle_of_an_append_is_refused(tmp_path: Path, fmt: str) -> None:
+    second = SecondCaller("write", "commitlog.new")
+    with open_store(tmp_path, small(format=fmt), fs=HookedFileSystem(OsFileSystem(), second)) as store:
+        store.append(Message("orders", b"before"))
+        second.store = store
+        sent = [store.append(Message("orders", b"%d" % number + b"-" * 1000)) for number in range(40)]
+        assert store.counters()["log_rolls"] > 1
+        assert len(second.met) == 40 + store.counters()["log_rolls"]  # each record, and each segment's filler
+        second.store = None
+        assert {type(error) for error in second.met} == {ConcurrentAppend}
+        assert "another thread is in the middle of an append" in str(second.met[0])
+        assert [answer.queue_offset for answer in sent] == [*range(1, 41)]
+        assert [body.rstrip(b"-") for body in bodies(store)] == [b"before", *(b"%d" % n for n in range(40))]
+        assert store.append(Message("orders", b"after")).queue_offset == 41
+        store.abandon()
+    with open_store(tmp_path, small(format=fmt)) as store:
+        assert (store.recovered.cut, store.recovered.damaged) == ([], [])
+        assert len(bodies(store)) == 42
+
+
+def test_a_second_thread_does_not_open_a_queue_that_is_being_opened(tmp_path: Path) -> None:
+    """Each would get a tail of its own, and the messages the same offsets."""
+    with open_store(tmp_path) as store:
+        fill(store, 3)
+    second = SecondCaller("open", "consumequeue")
+    with open_store(tmp_path, fs=HookedFileSystem(OsFileSystem(), second)) as store:
+        store._queues.public.clear()
+        second.store = store
+        assert store.append(Message("orders", b"first")).queue_offset == 3
+        second.store = None
+        assert [type(error) for error in second.met] == [ConcurrentAppend]
+        assert store.append(Message("orders", b"next")).queue_offset == 4
 
 
 def test_a_refused_message_that_is_the_first_makes_no_topic(tmp_path: Path) -> None:
