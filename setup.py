@@ -14,6 +14,7 @@ import hashlib
 import os
 import sys
 import sysconfig
+import threading
 from collections.abc import Collection
 from pathlib import Path
 
@@ -104,6 +105,9 @@ class BuildKernels(build_ext):
     def initialize_options(self) -> None:
         super().initialize_options()
         self.parallel = os.cpu_count()
+        self._done = 0
+        self._failures: list[str] = []
+        self._speaks = threading.Lock()
 
     def finalize_options(self) -> None:
         if self.distribution.ext_modules:
@@ -125,22 +129,39 @@ class BuildKernels(build_ext):
         if in_place:
             drop_in_place(but={extension.name for extension in self.extensions or ()})
         built = [self._built(extension) for extension in self.extensions or ()]
+        if built:
+            print(f"compiling {len(built)} kernels, {self.parallel or 1} at a time", flush=True)
         try:
             super().run()
         finally:
             if not all(path.exists() for path in built):
-                warn("the C compiler failed, so all kernels stay plain Python: same results, slower")
+                reason = f" ({self._failures[0]})" if self._failures else ""
+                warn(f"the C compiler failed{reason}, so all kernels stay plain Python: same results, slower")
                 for path in built:
                     path.unlink(missing_ok=True)
                 if in_place:
                     drop_in_place()
 
     def build_extension(self, ext: Extension) -> None:
+        # A build that was killed may leave half a file that looks newer than its source.
+        unfinished = Path(self.build_temp, f"{ext.name}.unfinished")
+        if unfinished.exists():
+            self._built(ext).unlink(missing_ok=True)
+        unfinished.parent.mkdir(parents=True, exist_ok=True)
+        unfinished.touch()
         try:
             super().build_extension(ext)
         except Exception:
             self._built(ext).unlink(missing_ok=True)
             raise
+        unfinished.unlink()
+        with self._speaks:
+            self._done += 1
+            print(f"[{self._done:2}/{len(self.extensions)}] compiled {ext.name}", flush=True)
+
+    def warn(self, msg: object) -> None:
+        """Note why a kernel failed: setuptools would say it for each of them, ``run`` says it once."""
+        self._failures.append(str(msg))
 
     def _built(self, ext: Extension) -> Path:
         return Path(self.build_lib, *ext.name.split(".")).with_suffix(SUFFIX)

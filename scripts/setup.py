@@ -19,6 +19,7 @@ import fcntl
 import hashlib
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import sysconfig
@@ -26,6 +27,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
@@ -33,6 +35,9 @@ PYTHON = VENV / "bin" / "python"
 LOCK = ROOT / "requirements" / "dev.lock"
 BOOTSTRAP = ROOT / "requirements" / "bootstrap.lock"
 EXT_SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+END_S = 5.0
+"""How long a child may take to end when it is told to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +54,8 @@ class SetupFailed(Exception):
 
 
 def main() -> int:
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, leave)
     started = time.monotonic()
     try:
         with only_one():
@@ -65,6 +72,9 @@ def main() -> int:
     except SetupFailed as failure:
         print(f"litemq: error: {failure}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print("setup: interrupted; run make setup again", file=sys.stderr)
+        return 130
     warn_about_plain_kernels()
     took_s = time.monotonic() - started
     print(f"setup: {'ready' if ran else 'up to date'} in {took_s:.1f} s", flush=True)
@@ -184,12 +194,41 @@ def plain_kernels() -> list[Path]:
 
 
 def run(command: list[str], env: dict[str, str] | None = None) -> None:
+    signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)  # until we know the child that would have to end too
     try:
-        status = subprocess.run(command, cwd=ROOT, env=env, check=False).returncode
+        # A session of its own: Ctrl-C reaches us alone, and with its group we can end compilers that it started.
+        child = subprocess.Popen(command, cwd=ROOT, env=env, start_new_session=True, preexec_fn=heed_signals)
     except OSError as error:
+        heed_signals()
         raise SetupFailed(f"{command[0]}: {error}") from error
+    try:
+        heed_signals()
+        status = child.wait()
+    except BaseException:
+        end_group(child)
+        raise
     if status != 0:
         raise SetupFailed(f"exit status {status} from: {' '.join(command)}")
+
+
+def heed_signals() -> None:
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
+
+
+def end_group(child: subprocess.Popen[bytes]) -> None:
+    """End a child and every process that it started."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child.pid, signal.SIGTERM)
+    try:
+        child.wait(END_S)
+    except subprocess.TimeoutExpired:
+        os.killpg(child.pid, signal.SIGKILL)
+        child.wait()
+
+
+def leave(number: int, _frame: FrameType | None) -> None:
+    """End as after Ctrl-C: children do not get the signals of our own group."""
+    raise SystemExit(128 + number)
 
 
 def uv() -> list[str]:
@@ -220,7 +259,11 @@ def only_one() -> Iterator[None]:
     """Hold the checkout's set-up lock: two ``make`` at once wait for each other."""
     checkout = os.open(ROOT, os.O_RDONLY)
     try:
-        fcntl.flock(checkout, fcntl.LOCK_EX)
+        try:
+            fcntl.flock(checkout, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print("setup: waiting for another set-up of this checkout", flush=True)
+            fcntl.flock(checkout, fcntl.LOCK_EX)
         yield
     finally:
         os.close(checkout)

@@ -304,6 +304,22 @@ class TestBuild:
         os.utime(built / f"_sound_cy{SO}", (2**32, 2**32))  # as if compiled already: newer than its source
         done = self.build(project)
         assert done.returncode == 0, done.stderr
+        assert done.stderr.count("failed") == 2  # one line: the compiler failed, and why
+        assert "stay plain" in done.stderr
+        assert "compiling 2 kernels" in done.stdout
+        assert "compiled litemq._sound_cy" in done.stdout
+        assert list(project.rglob("*.so")) == []
+
+    def test_half_a_file_of_a_killed_build_is_not_taken_for_a_kernel(self, project: Path) -> None:
+        kind = f"{sysconfig.get_platform()}-{sys.implementation.cache_tag}"
+        built = project / "build" / f"lib.{kind}" / "litemq" / f"_double_cy{SO}"
+        built.parent.mkdir(parents=True)
+        built.touch()
+        os.utime(built, (2**32, 2**32))  # newer than its source
+        unfinished = project / "build" / f"temp.{kind}" / "litemq._double_cy.unfinished"
+        unfinished.parent.mkdir(parents=True)
+        unfinished.touch()
+        done = self.build(project)
         assert "stay plain" in done.stderr
         assert list(project.rglob("*.so")) == []
 
