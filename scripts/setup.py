@@ -32,6 +32,7 @@ from types import FrameType
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
+TEMPORARY = VENV / "tmp"
 LOCK = ROOT / "requirements" / "dev.lock"
 BOOTSTRAP = ROOT / "requirements" / "bootstrap.lock"
 EXT_SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
@@ -236,8 +237,13 @@ def uv() -> list[str]:
 
 
 def uv_environment(env: dict[str, str] | None = None) -> dict[str, str]:
-    """Return the environment for uv, with the package index that pip is configured for: uv does not read that."""
+    """Return the environment for uv, with the package index that pip is configured for: uv does not read that.
+
+    It leaves a lock file among its temporary files for each build, so these lie in ``.venv``.
+    """
     env = dict(os.environ if env is None else env)
+    TEMPORARY.mkdir(exist_ok=True)
+    env["TMPDIR"] = str(TEMPORARY)
     env.setdefault("UV_PYTHON_DOWNLOADS", "never")
     if "UV_DEFAULT_INDEX" not in env and "UV_INDEX_URL" not in env:
         shown = subprocess.run(

@@ -82,3 +82,12 @@ def test_it_says_that_it_waits_for_another_one(checkout: Path) -> None:
         os.close(folder)
     assert waiting.returncode == 0
     assert "up to date" in shown
+
+
+def test_temporary_files_of_uv_stay_in_the_checkout(checkout: Path) -> None:
+    (checkout / ".venv").mkdir()
+    code = "script.PYTHON = sys.executable\nprint(script.uv_environment()['TMPDIR'])"
+    with start(checkout, code) as running:
+        shown, _ = running.communicate(timeout=60)
+    assert Path(shown.strip()) == checkout / ".venv" / "tmp"
+    assert (checkout / ".venv" / "tmp").is_dir()
