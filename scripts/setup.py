@@ -117,6 +117,19 @@ def install_package() -> None:
         run([*uv(), "pip", "install", "--python", str(PYTHON), *options], env=uv_environment(env))
     else:
         run([str(PYTHON), "-m", "pip", "--disable-pip-version-check", "install", *options], env=env)
+    for link in VENV.glob("lib/python*/site-packages/__editable__.litemq-*.pth"):
+        make_relative(link)
+
+
+def make_relative(link: Path) -> None:
+    """Write the folder in a ``.pth`` file relative to it.
+
+    Python reads these files in the locale's encoding, so with LC_ALL=C a path that is not ASCII would keep it from
+    starting at all.
+    """
+    folder = Path(os.fsdecode(link.read_bytes().strip()))
+    if folder.is_absolute():
+        link.write_bytes(os.fsencode(os.path.relpath(folder.resolve(), link.parent.resolve())) + b"\n")
 
 
 def build_kernels() -> None:

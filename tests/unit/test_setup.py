@@ -91,3 +91,13 @@ def test_temporary_files_of_uv_stay_in_the_checkout(checkout: Path) -> None:
         shown, _ = running.communicate(timeout=60)
     assert Path(shown.strip()) == checkout / ".venv" / "tmp"
     assert (checkout / ".venv" / "tmp").is_dir()
+
+
+def test_the_editable_package_is_found_from_a_folder_that_is_not_ascii(checkout: Path) -> None:
+    site = checkout / "Prüfstand" / ".venv" / "lib" / "python3" / "site-packages"
+    site.mkdir(parents=True)
+    link = site / "__editable__.litemq-1.pth"
+    link.write_bytes(os.fsencode(checkout / "Prüfstand" / "src"))
+    with start(checkout, f"script.make_relative(script.Path({os.fspath(link)!r}))") as running:
+        assert running.communicate(timeout=60) == ("", "")
+    assert link.read_bytes() == b"../../../../src\n"
