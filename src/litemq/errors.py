@@ -20,6 +20,7 @@ LiteMQError
     ├── WriteFailed           a write failed: writes stop, reads go on
     ├── ReadFailed            a read failed: this answer is not to be had, others may be
     └── BadStore              a directory, file or setting that cannot be worked on
+        └── UnknownFormat         the first record does not tell the format of its log
 """
 
 from __future__ import annotations
@@ -128,3 +129,7 @@ class ReadFailed(StorageError):
 
 class BadStore(StorageError):
     """A path, file or setting that cannot be worked on; nothing was changed."""
+
+
+class UnknownFormat(BadStore):
+    """The first record does not tell the format of its log: it must be named, or this is no log."""

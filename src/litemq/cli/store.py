@@ -15,6 +15,7 @@ import click
 
 from litemq.cli import output, store_text
 from litemq.cli.time_range import parse_range
+from litemq.errors import BadStore, UnknownFormat
 
 FORMATS: Final = ("litemq", "rocketmq", "blueprint", "tmq")
 
@@ -46,6 +47,26 @@ class _PathType(click.Path):
         return super().convert(value, param, ctx)
 
 
+class _Command(click.Command):
+    """A command whose advice names only options that it has."""
+
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except UnknownFormat as error:
+            raise BadStore(f"{error}; if it is a log, {self._advice()}") from error
+
+    def _advice(self) -> str:
+        for parameter in self.params:
+            if parameter.name in ("format_name", "from_format"):
+                return f"name its format with {parameter.opts[0]} ({', '.join(FORMATS)})"
+        return "look into it with: litemq store dump PATH --format FORMAT"
+
+
+class _Group(click.Group):
+    command_class = _Command
+
+
 _PATH = click.argument("path", type=_PathType())
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 _FORMAT = click.option(
@@ -71,7 +92,7 @@ def _sizes(command: Command) -> Command:
     return command
 
 
-@click.group(no_args_is_help=False)
+@click.group(cls=_Group, no_args_is_help=False)
 def store() -> None:
     """Look into, check, convert and mend store files.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from litemq.errors import BadStore
+from litemq.errors import BadStore, UnknownFormat
 from litemq.format import config_json, litemq
 from litemq.format.record import FORMATS, LITEMQ, TMQ, Format, detect
 from litemq.store.frames import HEAD_SIZE, SIZE_FIELD
@@ -23,7 +23,8 @@ def detect_format(files: LogFiles, fs: FileSystem, named: Format | None) -> Form
     """Return the format of the log, which its first record decides unless it was named; None: nothing is written.
 
     Raises:
-        BadStore: the first record is of no known format or version.
+        UnknownFormat: the first record is of no known format.
+        BadStore: it is of no known version.
     """
     for stream in files.streams:
         for segment in stream.segments:
@@ -38,7 +39,7 @@ def _of_segment(path: Path, start: bytes, named: Format | None) -> Format | None
     head = start[:HEAD_SIZE]
     if not any(head[:SIZE_FIELD]):
         if named is None and any(start):
-            raise BadStore(f"{path} does not begin with a record; if it is a log, name its format with --format")
+            raise UnknownFormat(f"{path} does not begin with a record")
         return None
     _refuse_other_version(path, head, named)
     if named is not None:
@@ -49,12 +50,9 @@ def _of_segment(path: Path, start: bytes, named: Format | None) -> Format | None
     if head[:SIZE_FIELD] == litemq.FILLER.to_bytes(4):
         return None  # a filler and nothing else: the next segment tells
     if len(head) <= SIZE_FIELD:
-        raise BadStore(f"{path} has {len(head)} bytes, too few to tell its format; name it with --format")
+        raise UnknownFormat(f"{path} has {len(head)} bytes, too few to tell its format")
     magic = head[SIZE_FIELD:].hex().upper()
-    raise BadStore(
-        f"the first record of {path} has the unknown magic 0x{magic}; "
-        f"if it is a log, name its format with --format ({', '.join(FORMATS)})"
-    )
+    raise UnknownFormat(f"the first record of {path} has the unknown magic 0x{magic}")
 
 
 def _of_cut_magic(head: bytes) -> Format | None:

@@ -224,6 +224,22 @@ class TestBadInput:
     def test_unknown_magic_names_the_option(self, capfdbinary: Captured) -> None:
         assert "--format" in refused(capfdbinary, "store", "dump", str(FIXTURES / "tmq" / "foreign"))
 
+    @pytest.mark.parametrize(
+        ("argv", "advice"),
+        [
+            (["verify", "PATH"], "name its format with --format (litemq, "),
+            (["convert", "PATH", "new", "--to", "tmq"], "name its format with --from (litemq, "),
+            (["repair", "PATH"], "look into it with: litemq store dump PATH --format FORMAT"),
+            (["rebuild", "PATH"], "look into it with: litemq store dump PATH --format FORMAT"),
+        ],
+    )
+    def test_advice_names_what_exists(
+        self, argv: list[str], advice: str, tmp_path: Path, capfdbinary: Captured
+    ) -> None:
+        (tmp_path / "text").write_bytes(b"root:x:0:0:root")
+        line = refused(capfdbinary, "store", *(str(tmp_path / "text") if word == "PATH" else word for word in argv))
+        assert f"; if it is a log, {advice}" in line
+
     def test_a_newer_version(self, tmp_path: Path, capfdbinary: Captured) -> None:
         record = bytearray(some_records("litemq", 1)[0])
         record[7] = 9

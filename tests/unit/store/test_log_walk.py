@@ -8,7 +8,7 @@ import pytest
 from tests.support.store_files import StoreFiles
 from tests.unit.store.walk_support import CASES, GoldenCase, messages, some_records, unpack_rocketmq
 
-from litemq.errors import BadStore
+from litemq.errors import BadStore, UnknownFormat
 from litemq.format.record import to_json
 from litemq.store.fs import File, OsFileSystem
 from litemq.store.log_walk import Log, open_log
@@ -59,7 +59,7 @@ class TestGoldenCases:
 
     def test_unknown_magic_is_refused_without_a_name(self) -> None:
         case = next(case for case in CASES if not case.auto)
-        with pytest.raises(BadStore, match="--format"):
+        with pytest.raises(UnknownFormat):
             open_log(case.path)
 
     @pytest.mark.parametrize("name", ["clean", "killed"])
@@ -252,7 +252,7 @@ class TestBadInput:
     @pytest.mark.parametrize("data", [b"\0\0\0\1", b"abcdefgh", b"\0\0\0\x50\x4b"])
     def test_a_file_of_no_known_format(self, data: bytes, tmp_path: Path) -> None:
         (tmp_path / "log").write_bytes(data)
-        with pytest.raises(BadStore, match="--format"):
+        with pytest.raises(UnknownFormat):
             open_log(tmp_path / "log")
 
     def test_a_consume_queue_is_no_log(self, tmp_path: Path) -> None:
@@ -261,7 +261,7 @@ class TestBadInput:
         store.write()
         with pytest.raises(BadStore, match="store's own directory"):
             open_log(tmp_path / "consumequeue")
-        with pytest.raises(BadStore, match="--format"):
+        with pytest.raises(UnknownFormat):
             open_log(tmp_path / "consumequeue" / "t" / "0" / f"{0:020d}")
 
     @pytest.mark.parametrize("size", [0, 1, 3, 100, 5000])
