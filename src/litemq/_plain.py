@@ -39,7 +39,7 @@ _PACKAGE = __name__.partition(".")[0]
 
 
 class ExtensionMissing(RuntimeError):
-    """LITEMQ_REQUIRE_EXT=1, and a kernel is not compiled.
+    """LITEMQ_REQUIRE_EXT=1, and a kernel is not compiled, or LITEMQ_PURE=1 asks for plain ones.
 
     Not an ImportError: the ``except ImportError`` that chooses a plain twin must not swallow it.
     """
@@ -56,14 +56,15 @@ def is_ext_required() -> bool:
 
 
 def install() -> None:
-    """Obey the two variables from now on.  Called once, first thing in ``litemq/__init__.py``."""
+    """Obey the two variables from now on.  Called once, first thing in ``litemq/__init__.py``.
+
+    Where they contradict each other, it is the first kernel that cannot be imported: here nobody could catch it.
+    """
     pure, required = is_pure_requested(), is_ext_required()
-    if pure and required:
-        raise ExtensionMissing("LITEMQ_PURE=1 and LITEMQ_REQUIRE_EXT=1 contradict each other; unset one")
     if any(isinstance(finder, _KernelFinder) for finder in sys.meta_path):
         return
     if pure or required:
-        sys.meta_path.insert(0, _KernelFinder(pure=pure))
+        sys.meta_path.insert(0, _KernelFinder(pure=pure, required=required))
 
 
 def load_plain(name: str) -> ModuleType:
@@ -76,7 +77,7 @@ def load_plain(name: str) -> ModuleType:
     if is_pure_requested():
         return import_module(name)
     import_module(name.rpartition(".")[0])
-    finder = _KernelFinder(pure=True)
+    finder = _KernelFinder(pure=True, required=False)
     compiled = _take_kernels()
     sys.modules.update(_twins)
     sys.meta_path.insert(0, finder)
@@ -123,14 +124,17 @@ def build_kind() -> str:
 class _KernelFinder:
     """Answers for LiteMQ's kernels only; every other import goes on to the next finder."""
 
-    def __init__(self, *, pure: bool) -> None:
+    def __init__(self, *, pure: bool, required: bool) -> None:
         self._pure = pure
+        self._required = required
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
         if path is None or not name.startswith(_PACKAGE + "."):
             return None
         if not _is_twin(name) and not _is_cython_only(name):
             return None
+        if self._pure and self._required:
+            raise ExtensionMissing("LITEMQ_PURE=1 and LITEMQ_REQUIRE_EXT=1 contradict each other; unset one")
         if self._pure:
             if _is_twin(name):
                 return _source_spec(name, path)

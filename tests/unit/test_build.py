@@ -90,9 +90,17 @@ def test_build_kind_tells_the_build() -> None:
 
 
 def test_contradicting_variables_are_refused() -> None:
-    done = run("import litemq", LITEMQ_PURE="1", LITEMQ_REQUIRE_EXT="1")
+    done = run("from litemq import MessageStore", LITEMQ_PURE="1", LITEMQ_REQUIRE_EXT="1")
     assert done.returncode != 0
     assert "contradict" in done.stderr
+
+
+@pytest.mark.parametrize("argv", [["version"], ["store", "formats"]])
+def test_the_command_says_so_in_one_line(argv: list[str]) -> None:
+    code = f"from litemq.cli.main import main; main({argv})"
+    done = run(code, LITEMQ_PURE="1", LITEMQ_REQUIRE_EXT="1")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == ("litemq: error: LITEMQ_PURE=1 and LITEMQ_REQUIRE_EXT=1 contradict each other; unset one\n")
 
 
 @pytest.mark.parametrize("value", ["", "0"])
@@ -113,31 +121,31 @@ class TestFinder:
         return tmp_path
 
     def test_pure_prefers_the_source(self, folder: Path) -> None:
-        spec = _plain._KernelFinder(pure=True).find_spec("litemq.x._both_cy", [str(folder)])
+        spec = _plain._KernelFinder(pure=True, required=False).find_spec("litemq.x._both_cy", [str(folder)])
         assert spec is not None
         assert spec.origin == str(folder / "_both_cy.py")
 
     def test_pure_hides_a_cython_only_kernel(self, folder: Path) -> None:
         with pytest.raises(ModuleNotFoundError, match="LITEMQ_PURE"):
-            _plain._KernelFinder(pure=True).find_spec("litemq.x._only_c", [str(folder)])
+            _plain._KernelFinder(pure=True, required=False).find_spec("litemq.x._only_c", [str(folder)])
 
     def test_required_takes_the_compiled_one(self, folder: Path) -> None:
         for leaf in ("_both_cy", "_only_c"):
-            spec = _plain._KernelFinder(pure=False).find_spec(f"litemq.x.{leaf}", [str(folder)])
+            spec = _plain._KernelFinder(pure=False, required=True).find_spec(f"litemq.x.{leaf}", [str(folder)])
             assert spec is not None
             assert spec.origin == str(folder / f"{leaf}{SO}")
 
     @pytest.mark.parametrize("leaf", ["_plain_cy", "_missing_c"])
     def test_required_refuses_what_is_not_compiled(self, folder: Path, leaf: str) -> None:
         with pytest.raises(_plain.ExtensionMissing, match="make ext"):
-            _plain._KernelFinder(pure=False).find_spec(f"litemq.x.{leaf}", [str(folder)])
+            _plain._KernelFinder(pure=False, required=True).find_spec(f"litemq.x.{leaf}", [str(folder)])
 
     def test_an_except_import_error_does_not_swallow_it(self) -> None:
         assert not issubclass(_plain.ExtensionMissing, ImportError)
 
     @pytest.mark.parametrize("name", ["litemq.types", "other._both_cy", "litemq.x._c"])
     def test_other_modules_are_none_of_its_business(self, folder: Path, name: str) -> None:
-        assert _plain._KernelFinder(pure=True).find_spec(name, [str(folder)]) is None
+        assert _plain._KernelFinder(pure=True, required=False).find_spec(name, [str(folder)]) is None
 
 
 # ── the plain build needs no Cython ──

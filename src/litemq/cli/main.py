@@ -16,6 +16,7 @@ from typing import Final, NoReturn
 
 import click
 
+from litemq._plain import ExtensionMissing
 from litemq._version import VERSION
 from litemq.cli import output
 from litemq.cli.store import store
@@ -78,6 +79,8 @@ def run(argv: Sequence[str] | None = None) -> int:
     except OSError as error:
         name = f"{error.filename}: " if error.filename is not None else ""
         return _fail(f"{name}{error.strerror or error}{_advice(error)}")
+    except ExtensionMissing as error:
+        return _fail(str(error))
     except (MemoryError, RecursionError) as error:
         return _fail(f"the input asks for too much ({type(error).__name__}); verify it with: litemq store verify PATH")
     except Exception as error:  # noqa: BLE001 - a person must never see a traceback; LITEMQ_DEBUG=1 shows it
@@ -86,7 +89,7 @@ def run(argv: Sequence[str] | None = None) -> int:
 
 
 def _usage_text(error: click.ClickException) -> str:
-    text = " ".join(error.format_message().split("\n")).strip()
+    text = " ".join(line.lstrip("\t") for line in error.format_message().split("\n")).strip()
     context = error.ctx if isinstance(error, click.UsageError) else None
     if context is not None:
         text = f"{text.rstrip('.')}; see: {context.command_path} --help"

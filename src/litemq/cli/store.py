@@ -47,6 +47,26 @@ class _PathType(click.Path):
         return super().convert(value, param, ctx)
 
 
+class _Number(click.IntRange):
+    """A whole number with a lower bound; the error says what is expected."""
+
+    name = "number"
+
+    def __init__(self, least: int) -> None:
+        super().__init__(min=least)
+
+    def convert(self, value: str | int, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        try:
+            number = int(value)
+        except ValueError:
+            number = None
+        if number is None or number < (self.min or 0):
+            self.fail(
+                f"{value!r} is not a whole number of at least {self.min}, in digits and without a unit", param, ctx
+            )
+        return number
+
+
 class _Command(click.Command):
     """A command whose advice names only options that it has."""
 
@@ -77,7 +97,8 @@ _FORMAT = click.option(
     show_default=True,
     help="Format of the records; auto: the first record tells.",
 )
-_COUNT = click.IntRange(min=1)
+_COUNT = _Number(1)
+_FROM_ZERO = _Number(0)
 
 
 def _sizes(command: Command) -> Command:
@@ -105,8 +126,8 @@ def store() -> None:
 @_FORMAT
 @click.option("--topic", help="Only records of this topic.")
 @click.option("--queue", "queue_id", type=int, help="Only records of this queue.")
-@click.option("--from", "from_position", type=click.IntRange(min=0), help="Start at or behind this position.")
-@click.option("--limit", type=click.IntRange(min=0), help="Print at most so many records.")
+@click.option("--from", "from_position", type=_FROM_ZERO, help="Start at or behind this position.")
+@click.option("--limit", type=_FROM_ZERO, help="Print at most so many records.")
 @_JSON
 def dump(
     path: Path,
@@ -268,6 +289,8 @@ def query(
     """Find records by key, id or time."""
     if sum(value is not None for value in (key, message_id, time_range)) != 1:
         raise click.UsageError("give one of --key, --id and --time")
+    if "" in (key, message_id):
+        raise click.UsageError(f"{'--key' if key == '' else '--id'} is empty; give what to look for")
     times = (None, None) if time_range is None else parse_range(time_range)
 
     from litemq.format.record import to_json

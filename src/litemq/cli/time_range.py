@@ -16,14 +16,17 @@ def parse_range(text: str) -> tuple[int | None, int | None]:
     """Return both ends in ms; None where an end is empty.
 
     Raises:
-        click.UsageError: the text is no range.
+        click.UsageError: the text is no range, or ends before it begins.
     """
     start, dots, end = text.partition("..")
     if not dots:
         raise click.UsageError(
             f"--time {text!r} is no range; write FROM..TO, for example 2024-01-01..2024-01-31T12:00Z"
         )
-    return parse_time(start), parse_time(end)
+    first, last = parse_time(start), parse_time(end)
+    if first is not None and last is not None and first > last:
+        raise click.UsageError(f"--time {text!r} ends before it begins; write FROM..TO, the earlier time first")
+    return first, last
 
 
 def parse_time(text: str) -> int | None:

@@ -14,6 +14,7 @@ import pytest
 from tests.support.store_files import T0, StoreFiles
 from tests.unit.store.walk_support import CASES, FIXTURES, GoldenCase, some_records, unpack_rocketmq
 
+from litemq._plain import ExtensionMissing
 from litemq.cli import main as cli_main
 from litemq.cli import store as cli_store
 from litemq.cli.main import run
@@ -133,6 +134,9 @@ class TestQuery:
         [
             [],
             ["--key", "a", "--id", "b"],
+            ["--key", ""],
+            ["--id", ""],
+            ["--time", "9..3"],
             ["--time", "1"],
             ["--time", "now..then"],
             ["--key", "a", "--limit", "0"],
@@ -265,6 +269,29 @@ class TestBadInput:
     )
     def test_wrong_usage(self, argv: list[str], capfdbinary: Captured) -> None:
         assert "--help" in refused(capfdbinary, *argv)
+
+    def test_a_missing_choice_lists_what_there_is(self, capfdbinary: Captured) -> None:
+        assert "Choose from: litemq, rocketmq, blueprint, tmq;" in refused(capfdbinary, "store", "convert", "a", "b")
+
+    @pytest.mark.parametrize(
+        ("argv", "value", "least"),
+        [
+            (["query", "a", "--key", "k", "--limit", "x"], "x", 1),
+            (["dump", "a", "--limit", "-1"], "-1", 0),
+            (["convert", "a", "b", "--to", "tmq", "--segment-size", "1GiB"], "1GiB", 1),
+            (["rebuild", "a", "--index-slots", "0"], "0", 1),
+        ],
+    )
+    def test_a_number_that_is_none(self, argv: list[str], value: str, least: int, capfdbinary: Captured) -> None:
+        line = refused(capfdbinary, "store", *argv)
+        assert f"'{value}' is not a whole number of at least {least}, in digits and without a unit" in line
+
+    def test_a_kernel_that_is_not_compiled(self, monkeypatch: pytest.MonkeyPatch, capfdbinary: Captured) -> None:
+        def fail(*_: object, **__: object) -> None:
+            raise ExtensionMissing("litemq.x._y_cy is not compiled")
+
+        monkeypatch.setattr(log_walk, "open_log", fail)
+        assert refused(capfdbinary, "store", "dump", "x") == "litemq: error: litemq.x._y_cy is not compiled"
 
     def test_a_pipe_is_no_log(self, tmp_path: Path, capfdbinary: Captured) -> None:
         (tmp_path / "log").mkdir()
