@@ -14,6 +14,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, TextIO
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from litemq.store.log_walk import Log
     from litemq.store.segment_walk import Batch, Damage
     from litemq.types import Record
@@ -44,8 +46,12 @@ def write_line(text: str = "") -> None:
 
 
 def warn(text: str) -> None:
-    """Print one line on stderr; the work goes on."""
-    _write(sys.stderr, f"litemq: warning: {one_line(text)}\n")
+    """Print one line on stderr, above a bar that is drawn there; the work goes on."""
+    line = f"litemq: warning: {one_line(text)}"
+    if _bar is None:
+        _write(sys.stderr, line + "\n")
+    else:
+        _bar.print(line, soft_wrap=True, markup=False, highlight=False, emoji=False)
 
 
 def fail(text: str) -> None:
@@ -175,31 +181,52 @@ def _draw_table(headers: Sequence[str], table: Sequence[Sequence[str | int]]) ->
 # -- progress -------------------------------------------------------------------------------------------------------
 
 
+_bar: Console | None = None
+"""The terminal on which a bar is drawn right now."""
+
+
 @contextmanager
-def progress(label: str) -> Iterator[OnBatch | None]:
-    """Show a bar on stderr while a log is walked, if a person looks there and not at the records themselves."""
-    if not (_is_there(sys.stderr) and sys.stderr.isatty()):
+def progress(label: str, *, is_among_records: bool = False) -> Iterator[OnBatch | None]:
+    """Show a bar on stderr while a log is walked, if a person looks there and not at the records themselves.
+
+    ``is_among_records``: records are printed meanwhile, so there is no bar when they go to a terminal.
+    """
+    global _bar
+    is_watched = _is_there(sys.stderr) and sys.stderr.isatty()
+    if not is_watched or (is_among_records and _is_there(sys.stdout) and sys.stdout.isatty()):
         yield None
         return
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=True, redirect_stdout=False, redirect_stderr=False) as bar:
         task = bar.add_task(label, total=None)
         before: dict[tuple[int, str], int] = {}
+        total = 0
 
         def on_batch(log: Log, batch: Batch) -> None:
+            nonlocal total
             if not before:
-                bar.update(task, total=_measure(log, before))
-            done = before.get((batch.stream, batch.segment.name), 0)
-            bar.update(task, completed=done + batch.base - batch.start)
+                total = _measure(log, before)
+            done = before.get((batch.stream, batch.segment.name), 0) + batch.base - batch.start
+            bar.update(task, completed=done, total=max(total, done))
 
-        yield on_batch
+        _bar = console
+        try:
+            yield on_batch
+        finally:
+            _bar = None
+        if before:
+            bar.update(task, completed=total, total=total)
 
 
 def _measure(log: Log, before: dict[tuple[int, str], int]) -> int:
-    """Note how many bytes lie before each segment; return how many there are."""
+    """Note how many bytes lie before each segment; return how many there are.
+
+    Segments are allocated ahead: only as far as the file system has data in them they are walked over.
+    """
     total = 0
     for number, stream in enumerate(log.files.streams):
         for segment in stream.segments:
@@ -208,6 +235,6 @@ def _measure(log: Log, before: dict[tuple[int, str], int]) -> int:
                 file = log.fs.open(segment.path)
             except OSError:
                 continue
-            total += file.size()
+            total += max((end for _, end in file.data_ranges(0)), default=0)
             file.close()
     return total

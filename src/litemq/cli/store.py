@@ -148,10 +148,11 @@ def dump(
         output.warn(output.damage_text(damage))
 
     log = open_log(path, format_name)
-    records = log.records(from_position, topic=topic, queue_id=queue_id, on_damage=warn)
     left = -1 if limit is None else limit
-    if left:
-        for record in records:
+    if not left:
+        return 0
+    with output.progress("dump", is_among_records=True) as on_batch:
+        for record in log.records(from_position, topic=topic, queue_id=queue_id, on_damage=warn, on_batch=on_batch):
             if as_json:
                 output.write_json(to_json(record))
             else:

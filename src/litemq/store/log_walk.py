@@ -153,11 +153,14 @@ class Log:
         topic: str | None = None,
         queue_id: int | None = None,
         on_damage: Callable[[Damage], None] | None = None,
+        on_batch: Callable[[Log, Batch], None] | None = None,
         window: int = WINDOW,
     ) -> Iterator[Record]:
         """Yield all sound records at or behind ``from_position``, of one topic or queue when named."""
         wanted = None if topic is None else topic.encode("utf-8", "surrogatepass")
         for batch in self.batches(from_position, on_damage=on_damage, window=window):
+            if on_batch is not None:
+                on_batch(self, batch)
             yield from decoded(self.format, batch, wanted, queue_id)
 
 

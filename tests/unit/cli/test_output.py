@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import sys
 from pathlib import Path
 
@@ -115,6 +116,33 @@ class TestProgress:
             verify(FIXTURES / "litemq" / "store", on_batch=on_batch)
         assert "looking" in terminal.shown()
 
+    def test_none_among_records_that_go_to_a_terminal_too(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(sys, "stderr", Terminal())
+        with output.progress("dump", is_among_records=True) as on_batch:
+            assert on_batch is not None
+        monkeypatch.setattr(sys, "stdout", Terminal())
+        with output.progress("dump", is_among_records=True) as on_batch:
+            assert on_batch is None
+
+    def test_it_ends_full_and_warnings_stand_above_it(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        data = (FIXTURES / "litemq" / "store" / "commitlog" / f"{0:020d}").read_bytes()
+        with (tmp_path / f"{0:020d}").open("wb") as file:
+            file.write(data)
+            file.truncate(1 << 30)
+        terminal = Terminal()
+        monkeypatch.setattr(sys, "stderr", terminal)
+        monkeypatch.setenv("TERM", "xterm")
+        monkeypatch.setenv("COLUMNS", "60")
+        with output.progress("looking") as on_batch:
+            verify(tmp_path, on_batch=on_batch)
+            output.warn("[b]something[/b] " + "long " * 20 + "end")
+        shown = _plain_text(terminal.shown())
+        assert "\nlitemq: warning: [b]something[/b] " + "long " * 20 + "end\n" in shown
+        last = re.findall(r"([0-9.]+)/([0-9.]+) \wB", shown)[-1]
+        assert last[0] == last[1]
+        output.warn("later")
+        assert terminal.shown().endswith("litemq: warning: later\n")
+
     def test_bytes_before_each_segment(self) -> None:
         before: dict[tuple[int, str], int] = {}
         total = output._measure(open_log(FIXTURES / "litemq" / "store"), before)
@@ -127,6 +155,11 @@ def test_text_without_bytes_below_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdout", shown)
     output.write_json({"path": str(Path("caf\udce9"))})
     assert shown.getvalue() == '{"path": "caf\\udce9"}\n'
+
+
+def _plain_text(shown: str) -> str:
+    """Return what a terminal was told to show, without colours; a line that is erased is one of its own."""
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", re.sub(r"\r(?:\x1b\[1A)?\x1b\[2K", "\n", shown))
 
 
 @pytest.mark.parametrize("stream", ["stdout", "stderr"])
