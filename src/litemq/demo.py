@@ -21,6 +21,7 @@ from types import FrameType
 from typing import Final, NamedTuple
 
 from litemq._plain import build_kind
+from litemq.cli import output
 from litemq.demo_screen import Row, Screen
 from litemq.demo_writer import CONFIG, TOPICS, body_of, key_of, write
 from litemq.store.message_store import MessageStore
@@ -246,6 +247,8 @@ def run(messages: int, steps: Sequence[Step] = STEPS) -> int:
             begun = time.perf_counter()
             try:
                 result = step.run(demo)
+            except (output.PipeClosed, output.NotWritten):
+                raise  # the screen's failure, not the step's
             except Exception as error:  # noqa: BLE001 - whatever a step raises is its failure, and the summary says so
                 is_ok = False
                 result = str(error) if isinstance(error, Failed) else f"{type(error).__name__}: {error}"
@@ -262,7 +265,7 @@ def run(messages: int, steps: Sequence[Step] = STEPS) -> int:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the demo, or its writer."""
     parser = argparse.ArgumentParser(prog="litemq.demo", description="Show the store surviving a kill -9.")
-    parser.add_argument("--messages", type=int, default=MESSAGES, help=f"how many (default {MESSAGES})")
+    parser.add_argument("--messages", type=_count, default=MESSAGES, help=f"how many (default {MESSAGES})")
     parser.add_argument("--child", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--first", type=int, default=0, help=argparse.SUPPRESS)
     options = parser.parse_args(argv)
@@ -277,9 +280,27 @@ def main(argv: Sequence[str] | None = None) -> int:
         signal.signal(number, _end)
     try:
         return run(options.messages)
+    except output.PipeClosed:
+        output.forget_stdout()
+        return 0
+    except output.NotWritten as error:
+        output.forget_stdout()
+        print(f"litemq: error: {error}", file=sys.stderr)
+        return 2
     except KeyboardInterrupt:
         print("litemq: demo interrupted; nothing is left behind", file=sys.stderr)
         return 130
+
+
+def _count(text: str) -> int:
+    """Return how many messages an option asks for."""
+    try:
+        number = int(text)
+    except ValueError:
+        number = 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
+    return number
 
 
 def _end(number: int, _frame: FrameType | None) -> None:

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Iterator, Sequence
 from typing import Final
 
+from litemq.cli import output
+
 _STYLES: Final = {"OK": "bold green", "FAILED": "bold red", "not run": "yellow"}
+_WIDTH: Final = 100
+"""Columns of the summary where it is no terminal that says how many there are."""
 
 Row = tuple[str, str, str, str]
 """Step, what came out, seconds, verdict."""
 
 
 class Screen:
-    """Where the demo writes."""
+    """Where the demo writes; raises ``output.PipeClosed`` or ``output.NotWritten`` when that cannot be."""
 
     def __init__(self) -> None:
         self._is_terminal = sys.stdout.isatty()
@@ -37,8 +42,8 @@ class Screen:
 
             Console().print(Text(text, style=style))
         else:
-            sys.stdout.write(text + "\n")
-            sys.stdout.flush()
+            output.write_line(text)
+            output.flush()
 
     def table(self, rows: Sequence[Row]) -> None:
         """Show the summary."""
@@ -46,9 +51,8 @@ class Screen:
         if self._is_terminal:
             self._draw(headers, rows)
             return
-        widths = [max(len(row[i]) for row in (headers, *rows)) for i in range(len(headers))]
-        for row in (headers, *rows):
-            self._line("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip(), "")
+        for line in table_lines((headers, *rows)):
+            self._line(line, "")
 
     @staticmethod
     def _draw(headers: Row, rows: Sequence[Row]) -> None:
@@ -62,3 +66,13 @@ class Screen:
         for step, result, seconds, verdict in rows:
             drawn.add_row(step, Text(result), seconds, Text(verdict, style=_STYLES.get(verdict, "")))
         Console().print(drawn)
+
+
+def table_lines(rows: Sequence[Row]) -> Iterator[str]:
+    """Yield the rows as aligned text; a long result goes on below itself."""
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    widths[1] = min(widths[1], _WIDTH - sum(widths) + widths[1] - 2 * (len(widths) - 1))
+    for step, result, *others in rows:
+        first, *more = textwrap.wrap(result, widths[1]) or [""]
+        for row in ((step, first, *others), *(("", text, "", "") for text in more)):
+            yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from litemq import MessageStore, demo
+from litemq.demo_screen import table_lines
 from litemq.demo_writer import CONFIG, message, write
 
 COUNT = 20_000
@@ -77,3 +79,43 @@ def test_an_interrupted_demo_leaves_no_file_and_no_process(tmp_path: Path, numbe
     assert "Traceback" not in errors
     assert list(tmp_path.iterdir()) == []
     assert not Path(f"/proc/{writer[1]}").exists()
+
+
+def run_demo(shell: str) -> subprocess.CompletedProcess[str]:
+    demo_command = f"{shlex.quote(sys.executable)} -m litemq.demo --messages 1000"
+    return subprocess.run(
+        ["bash", "-c", shell.replace("DEMO", demo_command)], capture_output=True, text=True, check=False, timeout=100
+    )
+
+
+def test_a_closed_pipe_ends_it_quietly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    done = run_demo("DEMO | head -1; exit ${PIPESTATUS[0]}")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_output_that_cannot_be_written_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    done = run_demo("DEMO > /dev/full")
+    assert done.returncode == 2
+    assert done.stderr == "litemq: error: cannot write the output: No space left on device\n"
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("count", ["0", "-5", "many"])
+def test_a_number_of_messages_that_is_none_is_refused(count: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        demo.main(["--messages", count])
+    assert ended.value.code == 2
+    assert f"'{count}' is not a whole number of at least 1" in capsys.readouterr().err
+
+
+def test_the_summary_fits_into_100_columns() -> None:
+    rows = [("step", "result", "seconds", "verdict"), ("nothing is lost", "word " * 60, "1.0", "OK"), ("x", "", "", "")]
+    lines = list(table_lines(rows))
+    assert max(len(line) for line in lines) <= 100
+    assert re.match(r"nothing is lost  word .*  1.0      OK$", lines[1])
+    assert lines[2].startswith(" " * 17 + "word")
+    assert sum(line.count("word") for line in lines) == 60

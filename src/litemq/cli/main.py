@@ -65,10 +65,10 @@ def run(argv: Sequence[str] | None = None) -> int:
         status = cli.main(args=None if argv is None else list(argv), prog_name="litemq", standalone_mode=False)
         output.flush()
     except output.PipeClosed:
-        _forget_stdout()
+        output.forget_stdout()
         return OK
     except output.NotWritten as error:
-        _forget_stdout()
+        output.forget_stdout()
         return _fail(str(error))
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
@@ -108,14 +108,3 @@ def _fail(text: str) -> int:
     with suppress(output.PipeClosed, output.NotWritten):
         output.fail(text)
     return WRONG
-
-
-def _forget_stdout() -> None:
-    """Keep the interpreter from complaining, at its end, about what it can no longer write."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    try:
-        os.dup2(nowhere, sys.stdout.fileno())
-    except (OSError, ValueError):
-        return
-    finally:
-        os.close(nowhere)

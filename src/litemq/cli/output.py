@@ -7,6 +7,7 @@ writes it (``\\udc80``).  Results go to stdout, all else to stderr.  rich is imp
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -64,6 +65,17 @@ def flush() -> None:
     if _is_there(sys.stdout):
         with _errors_named():
             sys.stdout.flush()
+
+
+def forget_stdout() -> None:
+    """Keep the interpreter from complaining, at its end, about what it can no longer write."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, sys.stdout.fileno())
+    except (OSError, ValueError):
+        return
+    finally:
+        os.close(nowhere)
 
 
 def _write(stream: TextIO, text: str) -> None:
