@@ -52,6 +52,11 @@ class Stream:
     topic: str = ""
     queue_id: int = -1
 
+    @property
+    def named_start(self) -> int:
+        """The position of the first byte by the first file's name; 0 where names say nothing of positions."""
+        return 0 if self.is_ordinal or not self.segments else self.segments[0].number or 0
+
 
 @dataclass(frozen=True, slots=True)
 class LogFiles:
@@ -87,9 +92,11 @@ def _find(path: Path, fs: FileSystem, *, as_tmq: bool) -> LogFiles:
         return LogFiles(path, "file", (Stream((SegmentFile(path, path.name, _number(path.name)),)),))
     log = path / COMMIT_LOG
     if fs.is_dir(log):
-        if as_tmq and (queues := _tree(path, fs)):  # a topic may have that name
+        stream = _stream(log, fs)
+        is_topic = not stream.segments and bool(_queues(log, COMMIT_LOG, fs))
+        if (as_tmq or is_topic) and (queues := _tree(path, fs)):
             return LogFiles(path, "store", queues, is_tree=True)
-        return LogFiles(path, "store", (_stream(log, fs),))
+        return LogFiles(path, "store", (stream,))
     stream = _stream(path, fs)
     if stream.segments or path.name == COMMIT_LOG:
         return LogFiles(path, "log", (stream,))

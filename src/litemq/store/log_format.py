@@ -7,7 +7,7 @@ from typing import Final
 
 from litemq.errors import BadStore, UnknownFormat
 from litemq.format import config_json, litemq
-from litemq.format.record import FORMATS, LITEMQ, TMQ, Format, detect
+from litemq.format.record import FORMATS, TMQ, Format, detect
 from litemq.store.frames import HEAD_SIZE, SIZE_FIELD
 from litemq.store.fs import FileSystem
 from litemq.store.log_files import LogFiles
@@ -23,8 +23,7 @@ def detect_format(files: LogFiles, fs: FileSystem, named: Format | None) -> Form
     """Return the format of the log, which its first record decides unless it was named; None: nothing is written.
 
     Raises:
-        UnknownFormat: the first record is of no known format.
-        BadStore: it is of no known version.
+        UnknownFormat: the first record is of no known format or version.
     """
     for stream in files.streams:
         for segment in stream.segments:
@@ -41,9 +40,9 @@ def _of_segment(path: Path, start: bytes, named: Format | None) -> Format | None
         if named is None and any(start):
             raise UnknownFormat(f"{path} does not begin with a record")
         return None
-    _refuse_other_version(path, head, named)
     if named is not None:
         return named
+    _refuse_other_version(path, head)
     found = detect(head) or _of_cut_magic(head)
     if found is not None:
         return found
@@ -64,14 +63,12 @@ def _of_cut_magic(head: bytes) -> Format | None:
     return fits[0] if len(fits) == 1 else None
 
 
-def _refuse_other_version(path: Path, head: bytes, named: Format | None) -> None:
+def _refuse_other_version(path: Path, head: bytes) -> None:
     family = litemq.MAGIC.to_bytes(4)[:3]
-    if named not in (None, LITEMQ) or len(head) < HEAD_SIZE or head[SIZE_FIELD:-1] != family:
-        return
-    if head[-1] != litemq.MAGIC & 0xFF:
-        raise BadStore(
+    if len(head) == HEAD_SIZE and head[SIZE_FIELD:-1] == family and head[-1] != litemq.MAGIC & 0xFF:
+        raise UnknownFormat(
             f"{path} holds records of version {head[-1]} of the format litemq, this program knows version "
-            f"{litemq.MAGIC & 0xFF}; use the LiteMQ that wrote it, or a newer one"
+            f"{litemq.MAGIC & 0xFF}: use the LiteMQ that wrote it, or a newer one"
         )
 
 

@@ -79,8 +79,8 @@ class Log:
         """Of the latest walk, complete when it ended."""
         self.reached: list[list[Reached]] = [[] for _ in files.streams]
         """Segments that the latest walk went through, for each log."""
-        self.first_positions: list[int] = [0] * len(files.streams)
-        """Start of each log's first segment, known as soon as a walk has looked at it."""
+        self.first_positions: list[int] = [stream.named_start for stream in files.streams]
+        """Start of each log's first segment by its name, until a walk has looked at it."""
         self._magic = magic
 
     @property

@@ -159,7 +159,17 @@ class TestNames:
     def test_a_topic_may_be_called_commitlog(self, tmp_path: Path) -> None:
         queue = tmp_path / "commitlog" / "0"
         self.write(queue, ["00000000000000000000"], "tmq")
-        assert len(positions(open_log(tmp_path, "tmq"))) == 2
+        for fmt in ("tmq", None):
+            assert len(positions(open_log(tmp_path, fmt))) == 2
+
+    @pytest.mark.parametrize("kind", ["store", "log", "file"])
+    def test_what_nothing_is_written_into_starts_where_its_name_says(self, kind: str, tmp_path: Path) -> None:
+        segment = tmp_path / "commitlog" / f"{4096:020d}"
+        segment.parent.mkdir()
+        segment.write_bytes(bytes(100))
+        log = open_log({"store": tmp_path, "log": segment.parent, "file": segment}[kind])
+        assert positions(log) == []
+        assert (log.first_position, log.end_position) == (4096, 4096)
 
 
 class TestFrom:
@@ -214,13 +224,19 @@ class TestBadInput:
         with pytest.raises(BadStore, match="unknown format"):
             open_log(tmp_path, "kafka")
 
-    @pytest.mark.parametrize("fmt", [None, "litemq"])
-    def test_a_newer_record_version(self, fmt: str | None, tmp_path: Path) -> None:
+    def test_a_newer_record_version(self, tmp_path: Path) -> None:
         record = bytearray(some_records("litemq", 1)[0])
         record[7] = 2
         (tmp_path / "log").write_bytes(record)
-        with pytest.raises(BadStore, match="version 2"):
-            open_log(tmp_path / "log", fmt)
+        with pytest.raises(UnknownFormat, match="version 2"):
+            open_log(tmp_path / "log")
+
+    def test_a_damaged_first_version_is_damage_when_the_format_is_named(self, tmp_path: Path) -> None:
+        first, second = some_records("litemq", 2)
+        (tmp_path / "log").write_bytes(first[:7] + b"\2" + first[8:] + second)
+        log = open_log(tmp_path / "log", "litemq")
+        list(log.batches())
+        assert damage_of(log) == [("corrupt", 0)]
 
     @pytest.mark.parametrize("text", ['{"version": 2, "format": "litemq"}', '{"format": "litemq9"}'])
     def test_a_newer_store(self, text: str, tmp_path: Path) -> None:
