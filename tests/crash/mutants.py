@@ -23,6 +23,7 @@ _HINTS: dict[tuple[str, str, Kind], Style] = {
     ("segments", "Segments.drop_after", "sync_dir"): "ghosts",
     ("snapshot", "write", "sync_dir"): "deletions",
     ("segments", "Segments.sync_names", "sync_dir"): "retention",
+    ("consume_queue", "ConsumeQueues._clear_rest", "zero"): "mixed",
 }
 """Where to look first."""
 
