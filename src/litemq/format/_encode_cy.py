@@ -26,6 +26,7 @@ else:
     from litemq.format._scan_cy import note_rocketmq_properties
     from litemq.format._text_cy import crc32_around, crc32_of, crc32c_of, hash_utf8
 
+from litemq._message_cy import refuse
 from litemq.errors import InvalidRequest, RecordTooLarge
 from litemq.format import hosts, names, reserved, well_known
 from litemq.format import rows as layout
@@ -50,9 +51,6 @@ _WIDTH = cython.declare(cython.Py_ssize_t, layout.WIDTH)
 
 _MAGIC_ROCKETMQ_1 = cython.declare(cython.longlong, 0xDAA320A7)
 _MAGIC_ROCKETMQ_2 = cython.declare(cython.longlong, 0xDAA320AB)
-# A literal above 2**31 would be a Python object to the compiler.
-_LEAST_32 = cython.declare(cython.longlong, -(1 << 31))
-_MOST_32 = cython.declare(cython.longlong, (1 << 32) - 1)
 _HEX = cython.declare(bytes, b"0123456789abcdef")
 _NAME_CRC32C = cython.declare(str, names.CRC32C)
 _LITEMQ_FIXED = cython.declare(
@@ -103,6 +101,8 @@ def text_size(text: str, what: str) -> cython.Py_ssize_t:
     if cython.compiled:
         PyUnicode_AsUTF8AndSize(text, cython.address(size))
     else:
+        if type(text) is not str:
+            raise TypeError("a text must be str")
         size = len(text.encode())
     if size > 65535:
         raise RecordTooLarge(what=what, size=size, limit=65535)
@@ -193,10 +193,17 @@ def derived_sys_flag(message: Message, store_host: str) -> cython.int:
 
 @cython.cfunc
 @cython.exceptval(-1)
-def check_sys_flag(message: Message) -> cython.int:
-    """Refuse a flag that has no 32 bits."""
-    if message.sys_flag is not None and not -0x80000000 <= message.sys_flag <= 0x7FFFFFFF:
-        raise InvalidRequest("sys flag out of range")
+def check_texts(message: Message) -> cython.int:
+    """Refuse tags, keys and properties with something else than texts: some would become other texts, or nothing."""
+    for item in message.tags:
+        if type(item) is not str:
+            refuse({name: getattr(message, name) for name in Message.__slots__})
+    for item in message.keys:
+        if type(item) is not str:
+            refuse({name: getattr(message, name) for name in Message.__slots__})
+    for key, value in message.properties.items():
+        if type(key) is not str or type(value) is not str:
+            refuse({name: getattr(message, name) for name in Message.__slots__})
     return 0
 
 
@@ -247,12 +254,8 @@ def plan_litemq(message: Message, store_host: str, plan: Plan) -> cython.int:
     size: cython.Py_ssize_t = _LITEMQ_FIXED + _CRC_PROPERTY + len(message.body)
     name: str
     value: str
-    if not (0 <= message.type <= 4 and 0 <= message.priority <= 255 and 0 <= message.reliability <= 3):
-        raise InvalidRequest("type, priority or reliability out of range")
-    if not (0 <= message.status <= 3 and 0 <= message.queue_id <= 0x7FFFFFFF):
-        raise InvalidRequest("status or queue id out of range")
-    if not _LEAST_32 <= message.reconsume_times <= _MOST_32:  # RocketMQ's may be negative: its bits are kept
-        raise InvalidRequest("reconsume times out of range")
+    if not 0 <= message.queue_id <= 0x7FFFFFFF:
+        raise InvalidRequest(f"queue_id is {message.queue_id}, it must be 0 to {0x7FFFFFFF}")
     size += text_size(message.message_id, "message id") + text_size(message.topic, "topic")
     size += text_size(message.transaction_id, "transaction id") + text_size(message.sharding_key, "sharding key")
     size += text_size(message.born_host, "born host") + text_size(store_host, "store host")
@@ -264,7 +267,7 @@ def plan_litemq(message: Message, store_host: str, plan: Plan) -> cython.int:
         len(message.properties) == 0 and message.flag == 0 and message.prepared_offset == 0 and message.sys_flag is None
     )
     if not plan.plain:
-        check_sys_flag(message)
+        check_texts(message)
         plan.extra = litemq_properties(message, derived_sys_flag(message, store_host))
         for name, value in plan.extra:
             size += 4 + text_size(name, "property name") + text_size(value, "property value")
@@ -405,18 +408,14 @@ def plan_rocketmq(
 
     ``checked``: a checksum of the whole record stands at its end, within what properties may take.
     """
+    check_texts(message)
     flag: cython.int = derived_sys_flag(message, store_host)
     topic: cython.Py_ssize_t = text_size(message.topic, "topic")
     wide_born: cython.bint
     pairs: list[tuple[str, str]] = []
-    if not (0 <= message.type <= 4 and 0 <= message.priority <= 255 and 0 <= message.reliability <= 3):
-        raise InvalidRequest("type, priority or reliability out of range")
-    if not (0 <= message.status <= 3 and 0 <= message.queue_id <= 0x7FFFFFFF):
-        raise InvalidRequest("status or queue id out of range")
-    if not _LEAST_32 <= message.reconsume_times <= _MOST_32:
-        raise InvalidRequest("reconsume times out of range")
+    if not 0 <= message.queue_id <= 0x7FFFFFFF:
+        raise InvalidRequest(f"queue_id is {message.queue_id}, it must be 0 to {0x7FFFFFFF}")
     if message.sys_flag is not None:
-        check_sys_flag(message)
         flag = message.sys_flag
     # This record's store host is ours, whatever a forwarded message's flag said of its own.
     flag = flag & ~0x20 | (0x20 if len(store_address) == 20 else 0)

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from threading import get_ident
 
+from litemq._message_cy import find_wrong
 from litemq.errors import ConcurrentAppend, InvalidRequest, LiteMQError
 from litemq.format import hosts
 from litemq.store._append_cy import CONCURRENT, Batch, not_a_message
@@ -86,6 +87,9 @@ class Appender:
             raise failure from error
         except UnicodeEncodeError as error:
             raise _no_utf8(error) from error
+        except (AttributeError, TypeError):
+            _name_wrong(messages)
+            raise
         if answer is None:
             return self._append_slowly(messages, queues, open_queues, is_state)
         if batch.needs_care:
@@ -148,14 +152,17 @@ class Appender:
         """Raise what a message is refused for; nothing is appended."""
         stand_in = QueueTail("", 0, self._log.format.queue_entry_size, 0, QueueFiles(Path(), []))
         anywhere: Queues = {}
-        for number, message in enumerate(messages):
+        for message in messages:
             if type(message) is not Message:
-                raise not_a_message(number, message)
+                _name_wrong(messages)
             anywhere.setdefault(message.topic, {})[message.queue_id] = stand_in
         try:
             self._new_batch(is_state=is_state).stage(messages, 0, anywhere, 0, 1 << 62, 0)
         except UnicodeEncodeError as error:
             raise _no_utf8(error) from error
+        except (AttributeError, TypeError):
+            _name_wrong(messages)
+            raise
 
     def _share(self, messages: list[Message], first: int, queues: Queues, is_state: bool) -> list[Message]:
         """Return the messages from ``first`` on that the last segment has room for."""
@@ -170,3 +177,18 @@ class Appender:
 
 def _no_utf8(error: UnicodeEncodeError) -> InvalidRequest:
     return InvalidRequest(f"a text of the message has no UTF-8 form: {error.reason}")
+
+
+def _name_wrong(messages: list[Message]) -> None:
+    """Raise an error with place and field for what is no message, or for one with a field of a wrong type.
+
+    The kernel looks at no more than it must, so that its own error may say neither.
+    """
+    for number, message in enumerate(messages):
+        if type(message) is not Message:
+            raise not_a_message(number, message) from None
+        wrong = find_wrong({name: getattr(message, name, None) for name in Message.__slots__})
+        if wrong is not None and len(messages) > 1:
+            raise type(wrong)(f"message {number} of the call: {wrong}") from None
+        if wrong is not None:
+            raise wrong from None

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import errno
 import itertools
+import re
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import cast
 
 import pytest
 from tests.support.faults import Fault, Faults, broken_write, disk_full
@@ -28,6 +30,11 @@ from litemq.store.fs import OsFileSystem
 from litemq.store.message_store import MessageStore
 from litemq.types import Message
 
+
+class Name(str):
+    """Something like a ``StrEnum``."""
+
+
 HUGE = Message("orders", b"x" * SEGMENT)
 REFUSED = {
     "too large": (HUGE, RecordTooLarge),
@@ -36,18 +43,11 @@ REFUSED = {
     "long topic": (Message("t" * 256, b""), TopicUnusable),
     "topic without UTF-8": (Message("\ud800", b""), InvalidRequest),
     "reserved topic": (Message("LITEMQ_SYS_CHANGES", b""), ReservedName),
-    "type": (Message("orders", b"", type=5), InvalidRequest),
-    "priority": (Message("orders", b"", priority=256), InvalidRequest),
-    "reliability": (Message("orders", b"", reliability=4), InvalidRequest),
-    "status": (Message("orders", b"", status=4), InvalidRequest),
-    "sys flag": (Message("orders", b"", sys_flag=1 << 31), InvalidRequest),
-    "reconsume times": (Message("orders", b"", reconsume_times=1 << 32), InvalidRequest),
-    "reconsume times below 32 bits": (Message("orders", b"", reconsume_times=-(1 << 31) - 1), InvalidRequest),
     "queue below 0": (Message("orders", b"", queue_id=-1), InvalidRequest),
     "queue": (Message("orders", b"", queue_id=1 << 31), InvalidRequest),
     "queue over the bound": (Message("orders", b"", queue_id=1 << 20), InvalidRequest),
     "last queue of RocketMQ's numbers": (Message("other", b"", queue_id=(1 << 31) - 1), InvalidRequest),
-    "queue of a new topic": (Message("other", b"", queue_id=1 << 40), InvalidRequest),
+    "queue of a new topic": (Message("other", b"", queue_id=(1 << 32) - 1), InvalidRequest),
     "message id without UTF-8": (Message("orders", b"", message_id="\ud800"), InvalidRequest),
     "key without UTF-8": (Message("orders", b"", keys=("\udfff",)), InvalidRequest),
     "tag without UTF-8": (Message("orders", b"", tags=("\udfff",)), InvalidRequest),
@@ -90,6 +90,31 @@ def test_what_is_no_message_is_named(tmp_path: Path, odd: object, topic: str) ->
             store.append(odd)  # type: ignore[arg-type]
         with pytest.raises(TypeError, match=f"message 1 of the call must be a litemq.types.Message, not {kind}"):
             store.append_many([Message(topic, b"a"), odd])  # type: ignore[list-item]
+        assert store.appended_end == end
+        assert topics(store) == {"orders"}
+
+
+@pytest.mark.parametrize("topic", ["orders", "new"])
+@pytest.mark.parametrize("fmt", FORMATS)
+@pytest.mark.parametrize("odd", [5, 0, None, b"", b"text", [], ["a"], (), Name("text")], ids=repr)
+def test_wrong_elements_of_a_message_are_named(tmp_path: Path, fmt: str, odd: object, topic: str) -> None:
+    element = cast("str", odd)
+    wrong = {
+        "tags[1]": Message(topic, b"", tags=("a", element)),
+        "keys[0]": Message(topic, b"", keys=(element, "a")),
+        "properties['a']": Message(topic, b"", properties={"a": element}),
+    }
+    if not isinstance(odd, list):
+        wrong["the name of a property"] = Message(topic, b"", properties={element: "a"})
+    with open_store(tmp_path, small(format=fmt)) as store:
+        store.append(Message("orders", b"one"))
+        end = store.appended_end
+        for place, message in wrong.items():
+            text = re.escape(f"{place} must be str, not {type(odd).__name__}")
+            with pytest.raises(TypeError, match=f"^{text}$"):
+                store.append(message)
+            with pytest.raises(TypeError, match=f"^message 1 of the call: {text}$"):
+                store.append_many([Message("orders", b"a"), message])
         assert store.appended_end == end
         assert topics(store) == {"orders"}
 
