@@ -36,6 +36,9 @@ _RANGES = {
     "disk_free_floor": (0, 1 << 60),
     "open_files": (1, 1_000_000),
 }
+_FRACTIONS = ("retention_hours", "disk_start_ratio", "disk_force_ratio", "disk_refuse_ratio")
+_MAY_BE_NONE = ("segment_bytes", "queue_entries", "index_slots", "index_entries", "delete_hour")
+_MAX_PORT = 65535
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +117,10 @@ class StoreConfig:
     def __post_init__(self) -> None:
         for name, (low, high) in _RANGES.items():
             value = getattr(self, name)
-            if value is not None and not low <= value <= high:
+            if value is None and name in _MAY_BE_NONE:
+                continue
+            _check_number(name, value)
+            if not low <= value <= high:
                 raise BadStore(f"the setting {name} is {value}, it must be {low} to {high}")
         if self.flush not in get_args(FlushPolicy):
             raise BadStore(f"the setting flush is {self.flush!r}, it must be one of {', '.join(get_args(FlushPolicy))}")
@@ -127,3 +133,21 @@ class StoreConfig:
             raise BadStore(f"the setting store_host is {self.store_host!r}, it must be UTF-8") from error
         if not self.disk_start_ratio <= self.disk_force_ratio <= self.disk_refuse_ratio:
             raise BadStore("the settings disk_start_ratio, disk_force_ratio and disk_refuse_ratio must not fall")
+        _check_host(self.store_host)
+
+
+def _check_number(name: str, value: object) -> None:
+    """Raise ``BadStore`` when the setting is no number, or no whole one where it should be."""
+    is_number = isinstance(value, (int, float) if name in _FRACTIONS else int) and not isinstance(value, bool)
+    if not is_number:
+        wanted = "a number" if name in _FRACTIONS else "a whole number"
+        raise BadStore(f"the setting {name} is {value!r}, it must be {wanted}, not {type(value).__name__}")
+
+
+def _check_host(text: object) -> None:
+    """Raise ``BadStore`` when ``store_host`` is not ``host:port``; the host may be a name."""
+    host, _, port = text.rpartition(":") if type(text) is str else ("", "", "")
+    if not host or not port.isascii() or not port.isdigit() or len(port) > 5 or int(port) > _MAX_PORT:
+        raise BadStore(
+            f"the setting store_host is {text!r}, it must be a host and a port of 0 to {_MAX_PORT}: 127.0.0.1:10911"
+        )

@@ -36,11 +36,41 @@ from litemq.errors import BadStore
         ("flush", "never"),
         ("store_host", "\ud800:10911"),
         ("format", "tmq"),
+        ("segment_bytes", "1"),
+        ("segment_bytes", 1e9),
+        ("queue_entries", True),
+        ("flush_bytes", None),
+        ("open_files", [256]),
+        ("retention_hours", "72"),
+        ("disk_start_ratio", None),
+        ("flush", None),
+        ("store_host", None),
+        ("store_host", b"127.0.0.1:10911"),
+        ("store_host", "x"),
+        ("store_host", ":10911"),
+        ("store_host", "1.2.3.4:"),
+        ("store_host", "1.2.3.4:99999"),
+        ("store_host", "1.2.3.4:-1"),
+        ("store_host", "1.2.3.4:²"),
     ],
 )
 def test_a_setting_out_of_range_is_named(name: str, value: object) -> None:
     with pytest.raises(BadStore, match=f"the setting {name} is .*, it must be"):
         replace(StoreConfig(), **{name: value})  # type: ignore[arg-type]
+
+
+def test_the_type_that_a_setting_must_have_is_named() -> None:
+    with pytest.raises(BadStore, match="the setting segment_bytes is '1', it must be a whole number, not str"):
+        StoreConfig(segment_bytes="1")  # type: ignore[arg-type]
+    with pytest.raises(
+        BadStore, match=r"the setting store_host is '.*:99999', it must be a host and a port of 0 to 65535"
+    ):
+        StoreConfig(store_host="1.2.3.4:99999")
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1:0", "[fe80::1]:10911", "broker-a:65535"])
+def test_a_store_host_may_be_a_name(host: str) -> None:
+    assert StoreConfig(store_host=host).store_host == host
 
 
 def test_disk_ratios_must_not_fall() -> None:

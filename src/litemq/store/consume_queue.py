@@ -25,6 +25,7 @@ from litemq.format.limits import is_folder_name
 from litemq.format.names import RESERVED_TOPIC_PREFIX
 from litemq.format.queue_entry import BEFORE_START_SIZE, LAYOUTS, QueueEntry
 from litemq.store._tails_cy import QueueTail
+from litemq.store.arguments import check_queue
 from litemq.store.fs import File, FileSystem
 from litemq.store.open_files import OpenFiles
 from litemq.store.queue_files import QueueFiles
@@ -92,6 +93,8 @@ class ConsumeQueues:
 
     def find(self, topic: str, queue_id: int) -> QueueTail | None:
         """Return the tail of a queue that exists, loading it when needed."""
+        if type(topic) is not str or type(queue_id) is not int:
+            check_queue(topic, queue_id)  # a "0" would name the same folder as 0, and get a tail of its own
         tail = self._loaded(topic).get(queue_id)
         if tail is None and is_folder_name(topic) is None:
             directory = self._root / topic / str(queue_id)

@@ -18,6 +18,7 @@ from litemq.errors import Closed, LiteMQError, StoreFull
 from litemq.format.config_json import JsonObject
 from litemq.store import retention
 from litemq.store.appender import Appender
+from litemq.store.arguments import check_number
 from litemq.store.changes import Change
 from litemq.store.checkpointer import Checkpointer
 from litemq.store.commit_log import reading_files, write_error
@@ -116,7 +117,10 @@ class MessageStore:
         Raises:
             StoreInUse: another process has it open.
             BadStore: the path is no store, or the configuration disagrees with it.
+            TypeError: the configuration is no ``StoreConfig``.
         """
+        if config is not None and not isinstance(config, StoreConfig):
+            raise TypeError(f"config must be a StoreConfig, not {type(config).__name__}")
         return cls(
             Path(path), config or StoreConfig(), fs or OsFileSystem(), clock or SystemClock(), background=background
         )
@@ -273,6 +277,8 @@ class MessageStore:
 
     def records(self, topic: str, queue_id: int, offset: int, *, max_count: int = 32) -> list[Record]:
         """Return messages of a queue, decoded."""
+        check_number("offset", offset)
+        check_number("max_count", max_count)
         end = min(offset + max_count, self._reader.max_offset(topic, queue_id))
         found = (self._reader.message_at(topic, queue_id, at) for at in range(offset, end))
         return [record for record in found if record is not None]

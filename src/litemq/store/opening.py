@@ -102,7 +102,9 @@ def _open_parts(paths: Paths, config: StoreConfig, fs: FileSystem, clock: Clock)
 
 
 def _check_place(fs: FileSystem, paths: Paths) -> None:
-    """Refuse a directory that holds something else."""
+    """Refuse what cannot be a path, and a directory that holds something else."""
+    if "\0" in str(paths.root):
+        raise BadStore(f"{str(paths.root)!r} cannot be a path: it holds a zero byte")
     if fs.exists(paths.root) and not fs.is_dir(paths.root):
         raise BadStore(f"{paths.root} is a file, not a store directory")
     names = fs.names(paths.root)

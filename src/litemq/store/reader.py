@@ -19,6 +19,7 @@ from litemq.format._scan_cy import scan
 from litemq.format.queue_entry import BEFORE_START_SIZE, QueueEntry
 from litemq.format.record import Format, decode_row, offset_in_queue
 from litemq.store._tails_cy import QueueTail
+from litemq.store.arguments import check_number, check_text
 from litemq.store.commit_log import CommitLog, read_error
 from litemq.store.consume_queue import ConsumeQueues
 from litemq.store.frames import Kind, is_undecided, read_head
@@ -192,6 +193,8 @@ class Reader:
         return looked_up
 
     def _look_up(self, topic: str, queue_id: int, offset: int, max_count: int, max_bytes: int) -> ColdRead:
+        for name, value in (("offset", offset), ("max_count", max_count), ("max_bytes", max_bytes)):
+            check_number(name, value)
         low, high = self.min_offset(topic, queue_id), self.max_offset(topic, queue_id)
         tail = self._queues.find(topic, queue_id)
         if tail is None or not low <= offset < high:
@@ -287,6 +290,7 @@ class Reader:
     @_asked
     def message_at(self, topic: str, queue_id: int, offset: int) -> Record | None:
         """Return one message of a queue; None outside of it."""
+        check_number("offset", offset)
         tail = self._queues.find(topic, queue_id)
         if tail is None or not self.min_offset(topic, queue_id) <= offset < self.max_offset(topic, queue_id):
             return None
@@ -304,6 +308,8 @@ class Reader:
         In RocketMQ's format a key with a blank is kept but in no index, which has what stands between blanks: such a
         key, and an empty one, is found by ``litemq store query`` only.
         """
+        check_text("topic", topic)
+        check_text("key", key)
         found: dict[int, Record] = {}
         for position in self._index.positions(topic, key):
             if len(found) >= limit or position < self._log.start:  # newest first: what follows is gone, too
@@ -331,6 +337,7 @@ class Reader:
     @_asked
     def by_id(self, wanted: str, *, topic: str | None = None) -> Record | None:
         """Return the newest message with this message id or offset id."""
+        check_text("wanted", wanted)
         place = message_id.parse_offset_id(wanted)
         if place is not None:
             record = self._candidate(place[1])

@@ -17,6 +17,7 @@ from litemq.format.names import CHANGES_TOPIC, ORIGIN, PROGRESS_TOPIC, RESERVED_
 from litemq.store import changes
 from litemq.store._tails_cy import QueueTail
 from litemq.store.appender import Appender
+from litemq.store.arguments import check_text
 from litemq.store.changes import Change
 from litemq.store.commit_log import reading_files
 from litemq.store.flush import Flusher
@@ -235,6 +236,7 @@ class StateWriter:
 
 
 def _check_name(topic: str) -> None:
+    check_text("topic", topic)
     reason = is_folder_name(topic)
     if reason is not None:
         raise TopicUnusable(topic, reason)
