@@ -63,25 +63,16 @@ bint = _Type("bint")
 size_t = _Type("size_t")
 ssize_t = _Type("ssize_t")
 Py_ssize_t = _Type("Py_ssize_t")
-Py_hash_t = _Type("Py_hash_t")
 void = _Type("void")
 p_char = _Type("p_char")
 p_uchar = _Type("p_uchar")
-p_int = _Type("p_int")
-p_uint = _Type("p_uint")
-p_long = _Type("p_long")
-p_ulong = _Type("p_ulong")
 p_longlong = _Type("p_longlong")
-p_ulonglong = _Type("p_ulonglong")
-p_Py_ssize_t = _Type("p_Py_ssize_t")
-p_void = _Type("p_void")
 const = _Type("const")
-volatile = _Type("volatile")
 pointer = _Type("pointer")
 
 
 class _Nothing:
-    """A decorator without effect that is also a ``with`` block without effect: ``nogil``, ``gil``."""
+    """A decorator without effect that is also a ``with`` block without effect: ``nogil``."""
 
     def __call__(self, subject: Any = None) -> Any:
         # nogil(function), and nogil(True) as a decorator with an argument
@@ -104,15 +95,11 @@ def _with_arguments(*_values: object, **_named: object) -> Callable[[_T], _T]:
     return _same
 
 
-cfunc = ccall = cclass = inline = final = internal = no_gc = no_gc_clear = _same
-total_ordering = _same
+cfunc = ccall = cclass = inline = final = no_gc = _same
 nogil = _Nothing()
-gil = _Nothing()
-with_gil = _Nothing()
 
 exceptval = locals = returns = freelist = _with_arguments
-boundscheck = wraparound = cdivision = initializedcheck = nonecheck = overflowcheck = _with_arguments
-annotation_typing = infer_types = binding = embedsignature = profile = _with_arguments
+boundscheck = wraparound = cdivision = initializedcheck = _with_arguments
 
 
 def cast(_type: object, value: _T, *, typecheck: bool = False) -> _T:
@@ -123,13 +110,6 @@ def cast(_type: object, value: _T, *, typecheck: bool = False) -> _T:
 def declare(_type: object = None, value: Any = None, **_variables: object) -> Any:
     """Return the value, if any: plain Python needs no declaration."""
     return value
-
-
-def likely(condition: _T) -> _T:
-    return condition
-
-
-unlikely = likely
 
 
 def address(_value: object) -> Any:

@@ -30,7 +30,6 @@ _ENTRY = struct.Struct(">iqii")
 HEADER_SIZE: Final = _HEADER.size
 SLOT_SIZE: Final = _SLOT.size
 ENTRY_SIZE: Final = _ENTRY.size
-MAX_SECONDS: Final = (1 << 31) - 1
 
 Buffer = bytes | bytearray | memoryview
 Read = Callable[[int, int], Buffer]
@@ -118,11 +117,6 @@ def key_hash(text: str) -> int:
     """Return the hash of a key text: Java's, made positive; the one value without a positive twin becomes 0."""
     value = java_hash(text)
     return value if value < 0x80000000 else (0x100000000 - value) & 0x7FFFFFFF
-
-
-def seconds_between(begin_time: int, store_time: int) -> int:
-    """Return the time that an entry holds; 0 without a begin time or before it."""
-    return min(max(0, (store_time - begin_time) // 1000), MAX_SECONDS) if begin_time > 0 else 0
 
 
 # -- reading whole files ------------------------------------------------------------------------------------------

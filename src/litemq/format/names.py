@@ -78,6 +78,5 @@ SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
 # -- sys flag bits -------------------------------------------------------------------------------
 FLAG_COMPRESSED: Final = 0x1
 FLAG_STATUS_SHIFT: Final = 2
-FLAG_STATUS_MASK: Final = 0xC
 FLAG_BORN_IPV6: Final = 0x10
 FLAG_STORE_IPV6: Final = 0x20

@@ -95,16 +95,6 @@ FORMATS: Final = {known.name: known for known in (LITEMQ, ROCKETMQ, BLUEPRINT, T
 _BY_MAGIC: Final = {magic: known for known in FORMATS.values() for magic in known.magics}
 
 
-def by_name(name: str) -> Format | None:
-    """Return the format of that name, or None."""
-    return FORMATS.get(name)
-
-
-def by_magic(magic: int) -> Format | None:
-    """Return the format whose records have that magic, or None."""
-    return _BY_MAGIC.get(magic)
-
-
 def detect(start: bytes | memoryview) -> Format | None:
     """Return the format whose first record begins with ``start`` (8 bytes are looked at), or None."""
     return _BY_MAGIC.get(int.from_bytes(start[4:8])) if len(start) >= 8 else None

@@ -45,7 +45,6 @@ FILLER_SIZE: Final = 8
 
 MIN_SIZE: Final = 91
 MAX_PROPERTIES: Final = 32767
-MAX_TOPIC_V1: Final = 127
 
 _HEAD = struct.Struct(">8xIiiqqiq")  # body crc, queue id, flag, queue offset, log offset, sys flag, born time
 _I64 = struct.Struct(">q")

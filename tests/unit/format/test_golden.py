@@ -12,7 +12,7 @@ from tests.unit.format.golden import Golden
 
 from litemq.errors import CorruptRecord, RecordTooLarge
 from litemq.format import _encode_cy, _scan_cy
-from litemq.format.record import FORMATS, by_magic, by_name, decode, detect, to_json, to_message, to_placement
+from litemq.format.record import FORMATS, decode, detect, to_json, to_message, to_placement
 from litemq.types import LogPosition, Message, Record
 
 EACH = pytest.mark.parametrize("record", golden.ALL, ids=lambda record: f"{record.format}-{len(record.data)}")
@@ -55,10 +55,10 @@ def test_detect_knows_the_golden_bytes(record: Golden) -> None:
     assert detect(record.data[:8]) is FORMATS[record.format]
 
 
-def test_formats_are_found_by_name_and_magic() -> None:
-    for name, fmt in FORMATS.items():
-        assert by_name(name) is by_magic(fmt.magic) is fmt
-    assert by_name("kafka") is by_magic(0) is detect(b"short") is detect(bytes(8)) is None
+def test_formats_are_found_by_magic() -> None:
+    for fmt in FORMATS.values():
+        assert detect(bytes(4) + fmt.magic.to_bytes(4)) is fmt
+    assert detect(b"short") is detect(bytes(8)) is None
 
 
 def test_the_golden_checksum_is_right() -> None:
