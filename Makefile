@@ -14,14 +14,14 @@ NEED_JAVA = command -v java >/dev/null && command -v mvn >/dev/null || { echo "m
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-8s %s\n", $$1, $$2}' Makefile
 
-setup: ## create .venv with everything in it; quick when nothing changed
+setup: ## create .venv and compile the kernels; quick when nothing changed
 	@$(NEED_PYTHON)
 	@$(PYTHON) scripts/setup.py
 
 demo: setup ## set up, then show the store surviving a kill -9
 	@$(BIN)/python -m litemq.demo
 
-test: setup ## set up, then run the unit tests and the quick crash tests
+test: setup ## set up, then run the unit tests and the quick fuzz and crash tests
 	@$(BIN)/python -m pytest -m "not slow" --timeout=600 $(wildcard tests/unit tests/fuzz tests/crash)
 
 check: setup ## lint, format, types, import contracts, locks, leaked paths

@@ -86,6 +86,24 @@ def test_the_commands_of_a_page_do_what_it_says(page: Path, tmp_path: Path) -> N
             assert pattern(block.output).fullmatch(done.stdout), f"{place} printed:\n{done.stdout}"
 
 
+def test_python_of_the_tutorial_can_be_pasted_into_an_interactive_python(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "tutorial" / "first-store.md").read_text()
+    pasted = [block for block in blocks(page) if block.language == "python"]
+    assert len(pasted) >= 3
+    for block in pasted:
+        done = subprocess.run(
+            [sys.executable, "-i", "-q"],
+            input=block.code + "\n",
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+        assert "Error" not in done.stderr, f"docs/tutorial/first-store.md:{block.line}\n{done.stderr}"
+        assert block.output is None or pattern(block.output).fullmatch(done.stdout)
+
+
 def test_every_page_but_the_shelves_has_something_to_run() -> None:
     silent = [page.name for page in PAGES if page.name != "README.md" and not blocks(page.read_text())]
     assert not silent
