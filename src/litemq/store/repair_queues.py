@@ -55,7 +55,7 @@ def _of_log(log: Log, layout: EntryLayout, deletions: Deletions) -> Sums:
                 keys[key] = TopicQueue(topic, key[1]) if usable else None
             queue = keys[key]
             offset, position = table[o + rows.QUEUE_OFFSET], table[o + rows.POSITION]
-            if queue is None or deletions.is_dead(queue.topic, queue.queue_id, offset, position):
+            if queue is None or _is_dead(deletions, queue, offset, position):
                 continue
             time = table[o + rows.STORE_TIME] if with_time else None
             entry = hash((offset, position, table[o + rows.SIZE], table[o + rows.TAG_HASH], time))
@@ -70,14 +70,21 @@ def _of_files(log: Log, store: Path, layout: EntryLayout, deletions: Deletions) 
     for topic, queue_id, folder in queue_folders(store / QUEUES, log.fs):
         if topic in batched:
             continue
-        total = 0
+        queue, total = TopicQueue(topic, queue_id), 0
         for number, entry in _entries(log, folder, layout):
-            if 0 <= entry.position < first_position or deletions.is_dead(topic, queue_id, number, entry.position):
+            if 0 <= entry.position < first_position or _is_dead(deletions, queue, number, entry.position):
                 continue
             total += hash((number, *entry))
         if total:
-            sums[TopicQueue(topic, queue_id)] = total & _MASK
+            sums[queue] = total & _MASK
     return sums
+
+
+def _is_dead(deletions: Deletions, queue: TopicQueue, offset: int, position: int) -> bool:
+    # Where nothing was deleted, numbers below zero are faults, as for verify, and not dead.
+    topic, queue_id = queue.topic, queue.queue_id
+    has_deletion = topic in deletions.dead_below or queue_id in deletions.min_offsets.get(topic, ())
+    return has_deletion and deletions.is_dead(topic, queue_id, offset, position)
 
 
 def _entries(log: Log, folder: Path, layout: EntryLayout) -> Iterator[tuple[int, QueueEntry]]:

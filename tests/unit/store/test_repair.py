@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import struct
 from pathlib import Path
 
 import pytest
@@ -251,6 +252,26 @@ def test_missing_and_foreign_queues(tmp_path: Path) -> None:
     assert (report.queues_rebuilt, report.is_ok) == (2, True)
     assert tree(tmp_path / "store", "consumequeue") == before
     assert not (queues / "unknown").exists()
+
+
+@pytest.mark.parametrize("fmt", ["litemq", "rocketmq", "blueprint"])
+def test_an_entry_below_position_0_dangles(fmt: str, tmp_path: Path) -> None:
+    files = StoreFiles(tmp_path / "store", format=fmt)
+    files.add(Message("t", b"0"))
+    files.write()
+    sound = tree(files.root, "consumequeue")
+    path = files.root / "consumequeue" / "t" / "0" / f"{0:020d}"
+    entry = struct.pack(">qi", -5, 100).ljust(files.entry_size, b"\0")
+    data = path.read_bytes()
+    path.write_bytes(data[: files.entry_size] + entry + data[2 * files.entry_size :])
+    stranger = files.root / "consumequeue" / "none" / "3" / path.name
+    stranger.parent.mkdir(parents=True)
+    stranger.write_bytes(entry.ljust(len(data), b"\0"))
+    planned = repair(files.root, dry_run=True)
+    report = repair(files.root)
+    assert planned.to_json() == report.to_json()
+    assert (report.queues_rebuilt, report.is_ok) == (2, True)
+    assert tree(files.root, "consumequeue") == sound
 
 
 def test_a_broken_index_is_rebuilt(tmp_path: Path) -> None:
