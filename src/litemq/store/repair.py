@@ -28,7 +28,7 @@ from litemq.store.log_walk import Log, open_log
 from litemq.store.offline import Swap, cleared_build, held, open_store
 from litemq.store.rebuild import Rebuild, found_sizes
 from litemq.store.rebuild_tmq import agrees, rebuild_stream
-from litemq.store.repair_queues import disagreeing_queues
+from litemq.store.repair_queues import can_agree, disagreeing_queues
 from litemq.store.segment_walk import Damage, Window
 from litemq.store.verify import VerifyReport, verify_log
 from litemq.types import TopicQueue
@@ -63,6 +63,10 @@ class RepairReport:
     is_ok: bool = True
     """Whether a verify would now find nothing."""
 
+    @property
+    def has_work(self) -> bool:
+        return bool(self.cut or self.queues_rebuilt or self.index_rebuilt)
+
     def to_json(self) -> dict[str, JsonValue]:
         """Return the object that the CLI prints."""
         return {
@@ -92,7 +96,7 @@ def repair(
     clock = clock or SystemClock()
     log, store = open_store(path, fs)
     if dry_run:
-        return _Repair(log, store, clock.now_ms).plan(on_batch)
+        return _Repair(log, store, clock.now_ms).foretell(on_batch)
     if log.format is TMQ or log.files.is_tree:  # no broker writes these: there is nothing to hold
         return _Repair(log, store, clock.now_ms).run(on_batch)
     with held(fs, store), cleared_build(fs, store):
@@ -108,32 +112,44 @@ class _Repair:
         self._now_ms = now_ms
         self._queues: set[TopicQueue] = set()
         self._streams: list[int] = []
+        self._are_queues_ok = True
         self._sizes = Sizes()
 
-    def plan(self, on_batch: OnBatch | None) -> RepairReport:
-        """Find out what is wrong; nothing is changed."""
+    def foretell(self, on_batch: OnBatch | None) -> RepairReport:
+        """Say what ``run`` would; nothing is changed."""
+        report = self._plan(on_batch)
+        if report.has_work:
+            report.is_ok = not report.corrupt and (self._are_queues_ok or self._can_queues_agree())
+        return report
+
+    def _can_queues_agree(self) -> bool:
+        return self._log.format is TMQ or can_agree(self._log, self._store)
+
+    def _plan(self, on_batch: OnBatch | None) -> RepairReport:
+        """Find out what is wrong, and whether all is well when there is nothing that can be done."""
         log = self._log
         self._queues, self._streams = set(), []
         found = verify_log(log, on_batch=on_batch)
         report = RepairReport(self._cuts(found), found.damage.corrupt)
         report.index_rebuilt = found.index is not None and not found.index.is_ok
-        if found.consume_queue is not None and not found.consume_queue.is_ok:
+        self._are_queues_ok = found.consume_queue is None or found.consume_queue.is_ok
+        if not self._are_queues_ok:
             if log.format is TMQ:
                 self._streams = [number for number in range(len(log.files.streams)) if not agrees(log, number)]
                 report.queues_rebuilt = len(self._streams)
             else:
                 self._queues = disagreeing_queues(log, self._store)
                 report.queues_rebuilt = len(self._queues)
-        report.is_ok = not report.corrupt
+        report.is_ok = found.is_ok
         return report
 
     def run(self, on_batch: OnBatch | None) -> RepairReport:
         self._sizes = found_sizes(self._log, self._store)
-        report = self.plan(on_batch)
+        report = self._plan(on_batch)
         for cut in report.cut:
             self._save(cut)
             self._zero(cut)
-        if report.cut or report.queues_rebuilt or report.index_rebuilt:
+        if report.has_work:
             self._rebuild(report)
             report.is_ok = verify_log(self._reopened()).is_ok
         elif self._fs.exists(self._paths.abort):

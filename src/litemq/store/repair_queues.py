@@ -1,7 +1,8 @@
 """Which ConsumeQueues disagree with the log: the same judgement as ``verify``, queue by queue.
 
 From each side the entries of a queue are added up as hashes; a queue whose sums differ has an entry missing, wrong or
-dangling.  Memory: one number for each queue.
+dangling.  A record that no queue has a place for is left out: no rebuild would bring it in, and ``can_agree`` says so.
+Memory: one number for each queue; a set of up to a million offsets where offsets of a queue go back.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from litemq.format.queue_entry import BEFORE_START_SIZE, LAYOUTS, EntryLayout, Q
 from litemq.store.changes import Deletions
 from litemq.store.deletions import find_deletions
 from litemq.store.derived import QUEUES
+from litemq.store.dispatcher import MAX_OFFSET
 from litemq.store.log_walk import Log
 from litemq.store.queue_types import batch_topics, queue_folders
 from litemq.store.rebuild import format_of
@@ -24,6 +26,7 @@ from litemq.types import Status, TopicQueue
 
 _MASK: Final = (1 << 64) - 1
 _WITHOUT_ENTRY: Final = (Status.PREPARED, Status.ROLLED_BACK)
+_MAX_COLLECTED: Final = 1 << 20
 
 Sums = dict[TopicQueue, int]
 
@@ -37,8 +40,50 @@ def disagreeing_queues(log: Log, store: Path) -> set[TopicQueue]:
     return {queue for queue in expected.keys() | found.keys() if expected.get(queue, 0) != found.get(queue, 0)}
 
 
+def can_agree(log: Log, store: Path) -> bool:
+    """Return whether a verify would find nothing wrong with the queues once those that disagree are rebuilt."""
+    layout = LAYOUTS[format_of(log, store).name]
+    return _has_place_for_all(log, layout, find_deletions(log))
+
+
+def _has_place_for_all(log: Log, layout: EntryLayout, deletions: Deletions) -> bool:
+    """Return whether each record has an offset that a queue can have, and none shares it with another one."""
+    ends: dict[TopicQueue, int] = {}
+    going_back: set[TopicQueue] = set()  # only there can an offset come twice
+    count = 0
+    for queue, offset, _ in _expected(log, layout, deletions):
+        if not _has_place(queue, offset):
+            return False
+        end = ends.get(queue, 0)
+        if offset < end:
+            going_back.add(queue)
+        ends[queue] = max(end, offset + 1)
+        count += 1
+    rounds = 1 + count // _MAX_COLLECTED if going_back else 0
+    for number in range(rounds):  # each looks at a part of the offsets: memory is bounded
+        seen: set[tuple[TopicQueue, int]] = set()
+        for queue, offset, _ in _expected(log, layout, deletions):
+            if queue in going_back and offset % rounds == number:
+                if (queue, offset) in seen:
+                    return False
+                seen.add((queue, offset))
+    return True
+
+
 def _of_log(log: Log, layout: EntryLayout, deletions: Deletions) -> Sums:
     sums: Sums = {}
+    for queue, offset, entry in _expected(log, layout, deletions):
+        if _has_place(queue, offset):
+            sums[queue] = (sums.get(queue, 0) + entry) & _MASK
+    return sums
+
+
+def _has_place(queue: TopicQueue, offset: int) -> bool:
+    return queue.queue_id >= 0 and 0 <= offset < MAX_OFFSET
+
+
+def _expected(log: Log, layout: EntryLayout, deletions: Deletions) -> Iterator[tuple[TopicQueue, int, int]]:
+    """Yield queue, offset and hash of each entry that the log's records should have, in log order."""
     batched = batch_topics(log)
     keys: dict[tuple[bytes, int], TopicQueue | None] = {}
     with_time = layout is LAYOUTS["litemq"]
@@ -51,16 +96,14 @@ def _of_log(log: Log, layout: EntryLayout, deletions: Deletions) -> Sums:
             key = (bytes(batch.view[at : at + table[o + rows.TOPIC_SIZE]]), table[o + rows.QUEUE_ID])
             if key not in keys:
                 topic = key[0].decode()
-                usable = is_folder_name(topic) is None and key[1] >= 0 and topic not in batched
+                usable = is_folder_name(topic) is None and topic not in batched
                 keys[key] = TopicQueue(topic, key[1]) if usable else None
             queue = keys[key]
             offset, position = table[o + rows.QUEUE_OFFSET], table[o + rows.POSITION]
             if queue is None or _is_dead(deletions, queue, offset, position):
                 continue
             time = table[o + rows.STORE_TIME] if with_time else None
-            entry = hash((offset, position, table[o + rows.SIZE], table[o + rows.TAG_HASH], time))
-            sums[queue] = (sums.get(queue, 0) + entry) & _MASK
-    return sums
+            yield queue, offset, hash((offset, position, table[o + rows.SIZE], table[o + rows.TAG_HASH], time))
 
 
 def _of_files(log: Log, store: Path, layout: EntryLayout, deletions: Deletions) -> Sums:

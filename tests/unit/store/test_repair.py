@@ -274,6 +274,36 @@ def test_an_entry_below_position_0_dangles(fmt: str, tmp_path: Path) -> None:
     assert tree(files.root, "consumequeue") == sound
 
 
+@pytest.mark.parametrize("fmt", ["litemq", "rocketmq", "blueprint"])
+@pytest.mark.parametrize("is_index_gone", [False, True])
+@pytest.mark.parametrize(
+    ("offsets", "rebuilt", "is_mended"),
+    [
+        ([-1], 0, False),
+        ([0, -1], 1, False),
+        ([1 << 62], 0, False),
+        ([0, 1, 0], 1, False),  # two records, one place
+        ([2, 0, 1], 1, True),
+    ],
+    ids=str,
+)
+def test_what_is_foretold_comes_and_is_what_verify_says(
+    fmt: str, is_index_gone: bool, offsets: list[int], rebuilt: int, is_mended: bool, tmp_path: Path
+) -> None:
+    files = StoreFiles(tmp_path / "store", format=fmt)
+    for offset in offsets:
+        files.add(Message("t", b"x", keys=("k",)), queue_offset=offset)
+    files.queues.clear()
+    files.write()
+    if is_index_gone:
+        (files.root / "index" / files.index_name).write_bytes(b"")
+    planned = repair(files.root, dry_run=True)
+    report = repair(files.root)
+    assert planned.to_json() == report.to_json()
+    assert (report.queues_rebuilt, report.index_rebuilt, report.is_ok) == (rebuilt, is_index_gone, is_mended)
+    assert verify(files.root).is_ok == is_mended
+
+
 def test_a_broken_index_is_rebuilt(tmp_path: Path) -> None:
     make_store(tmp_path / "store", "litemq")
     index = next((tmp_path / "store" / "index").iterdir())
