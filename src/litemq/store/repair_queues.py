@@ -7,6 +7,7 @@ Memory: one number for each queue; a set of up to a million offsets where offset
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -14,19 +15,21 @@ from typing import Final
 from litemq.format import rows
 from litemq.format.limits import is_folder_name
 from litemq.format.queue_entry import BEFORE_START_SIZE, LAYOUTS, EntryLayout, QueueEntry
+from litemq.store import _queue_check_cy as kernel
 from litemq.store.changes import Deletions
-from litemq.store.deletions import find_deletions
+from litemq.store.deletions import as_table, find_deletions
 from litemq.store.derived import QUEUES
 from litemq.store.dispatcher import MAX_OFFSET
 from litemq.store.log_walk import Log
 from litemq.store.queue_types import batch_topics, queue_folders
 from litemq.store.rebuild import format_of
-from litemq.store.verify_queues import EntryFile, read_entries
+from litemq.store.verify_queues import ALL, BLOCKS, EntryFile, entry_files, read_entries
 from litemq.types import Status, TopicQueue
 
 _MASK: Final = (1 << 64) - 1
 _WITHOUT_ENTRY: Final = (Status.PREPARED, Status.ROLLED_BACK)
 _MAX_COLLECTED: Final = 1 << 20
+_NO_STARTS: Final = array("q", [0])
 
 Sums = dict[TopicQueue, int]
 
@@ -42,8 +45,33 @@ def disagreeing_queues(log: Log, store: Path) -> set[TopicQueue]:
 
 def can_agree(log: Log, store: Path) -> bool:
     """Return whether a verify would find nothing wrong with the queues once those that disagree are rebuilt."""
+    deletions = find_deletions(log)
     layout = LAYOUTS[format_of(log, store).name]
-    return _has_place_for_all(log, layout, find_deletions(log))
+    return _do_batch_queues_agree(log, deletions) and _has_place_for_all(log, layout, deletions)
+
+
+def _do_batch_queues_agree(log: Log, deletions: Deletions) -> bool:
+    """Return whether the files that no rebuild touches, batch queues and those of their topics, are as they should."""
+    topics = {topic.encode("utf-8", "surrogateescape") for topic in batch_topics(log)}
+    keys = array("q", [*sorted(kernel.key_of_topic(topic) for topic in topics), 0])
+    dead = as_table(deletions)
+    base = log.first_position
+    sums, counts = array("Q", bytes(8 * BLOCKS)), array("q", bytes(8 * BLOCKS))
+    counters = array("q", bytes(32))
+    for batch in log.batches() if topics else ():
+        table = batch.table
+        for row in range(batch.first, batch.count):
+            at = table[row * rows.WIDTH + rows.TOPIC_AT]
+            if bytes(batch.view[at : at + table[row * rows.WIDTH + rows.TOPIC_SIZE]]) in topics:
+                kernel.sum_rows(batch.view, table, row, row + 1, kernel.ROCKETMQ, 0, dead, keys, base, ALL, sums)
+    for file in entry_files(log)[0]:
+        if file.kind == kernel.BATCH or file.topic in keys[:-1]:
+            for data, number in read_entries(log.fs, file):
+                kernel.sum_entries(
+                    *(data, file.kind, file.queue, file.topic, number, _NO_STARTS, dead),
+                    *(base, base, ALL, False, sums, counts, counters),
+                )
+    return not any(sums) and not counters[kernel.DANGLING]
 
 
 def _has_place_for_all(log: Log, layout: EntryLayout, deletions: Deletions) -> bool:

@@ -304,6 +304,42 @@ def test_what_is_foretold_comes_and_is_what_verify_says(
     assert verify(files.root).is_ok == is_mended
 
 
+@pytest.mark.parametrize("is_index_gone", [False, True])
+@pytest.mark.parametrize("is_queue_gone", [False, True])
+@pytest.mark.parametrize("damage", ["none", "zeroed", "dangling", "simple queue"])
+def test_batch_queues_are_judged_and_left_alone(
+    damage: str, is_queue_gone: bool, is_index_gone: bool, tmp_path: Path
+) -> None:
+    files = StoreFiles(tmp_path / "source")
+    for number in range(4):
+        files.add(Message("batch" if number % 2 else "t", b"%d" % number, keys=("k",)))
+    config = files.write() / "config" / "topics.json"
+    config.parent.mkdir()
+    config.write_text('{"topicConfigTable": {"batch": {"attributes": {"queue.type": "BatchCQ"}}}}')
+    store = tmp_path / "store"
+    convert(files.root, store, to="rocketmq", queue_entries=10, index_slots=10, index_entries=100)
+    (path,) = (store / "batchconsumequeue" / "batch" / "0").iterdir()
+    simple = store / "consumequeue" / "t" / "0"
+    if damage == "zeroed":
+        path.write_bytes(bytes(path.stat().st_size))
+    elif damage == "dangling":
+        data = path.read_bytes()
+        path.write_bytes(data[:92] + struct.pack(">qi", 1 << 40, 100) + data[104:])
+    elif damage == "simple queue":
+        shutil.copytree(simple, store / "consumequeue" / "batch" / "0")
+    if is_queue_gone:
+        shutil.rmtree(simple)
+    if is_index_gone:
+        next((store / "index").iterdir()).write_bytes(b"")
+    before = tree(store, "batchconsumequeue")
+    planned = repair(store, dry_run=True)
+    report = repair(store)
+    assert planned.to_json() == report.to_json()
+    assert (report.queues_rebuilt, report.index_rebuilt) == (is_queue_gone, is_index_gone)
+    assert report.is_ok == verify(store).is_ok == (damage == "none")
+    assert tree(store, "batchconsumequeue") == before
+
+
 def test_a_broken_index_is_rebuilt(tmp_path: Path) -> None:
     make_store(tmp_path / "store", "litemq")
     index = next((tmp_path / "store" / "index").iterdir())
