@@ -152,7 +152,7 @@ class _Repair:
         if report.has_work:
             self._rebuild(report)
             report.is_ok = verify_log(self._reopened()).is_ok
-        elif self._fs.exists(self._paths.abort):
+        if self._fs.exists(self._paths.abort):
             self._fs.sync_all(self._store)  # what a killed process wrote may still wait for the disk
             self._fs.remove(self._paths.abort)
             self._fs.sync_dir(self._store)

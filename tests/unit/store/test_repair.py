@@ -394,6 +394,28 @@ def test_a_tmq_tree(tmp_path: Path) -> None:
     assert len(contents(tmp_path / "tree")) == 4
 
 
+@pytest.mark.parametrize("damage", ["torn", "corrupt", "index gone", "none"])
+def test_the_mark_of_a_tmq_tree_goes_always(damage: str, tmp_path: Path) -> None:
+    files = StoreFiles(tmp_path / "source")
+    for number in range(3):
+        files.add(Message("t", b"%d" % number))
+    store = tmp_path / "store"
+    convert(files.write(), store, to="tmq", segment_size=4096)
+    log = store / "t" / "0" / f"{0:020d}"
+    data = log.read_bytes().rstrip(b"\0")
+    if damage == "torn":
+        log.write_bytes(data[:-3])
+    elif damage == "corrupt":
+        log.write_bytes(data[:31] + b"\xff" + data[32:])
+    elif damage == "index gone":
+        (log.parent / "index").unlink()
+    (store / "abort").touch()
+    report = repair(store)
+    assert report.has_work == (damage != "none")
+    assert report.is_ok == verify(store).is_ok == (damage != "corrupt")
+    assert not (store / "abort").exists()
+
+
 # -- refused -------------------------------------------------------------------------------------
 
 
