@@ -218,18 +218,29 @@ _held: set[Path] = set()
 _held_guard = threading.Lock()
 
 
+def _lock_key(path: Path) -> Path:
+    return Path(os.path.realpath(path))  # Path.resolve raises a RuntimeError when links lead in a circle
+
+
+def _check_regular(fd: int, path: Path) -> None:
+    mode = os.fstat(fd).st_mode
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if not stat.S_ISREG(mode):
+        raise OSError(errno.EINVAL, "it is no regular file", str(path))
+
+
 class OsFileSystem:
     """The machine's own file system."""
 
     def open(self, path: Path, *, write: bool = False) -> File:
         # O_NONBLOCK: else the open of a pipe would wait for somebody at its other end.
         fd = os.open(path, (os.O_RDWR if write else os.O_RDONLY) | os.O_CLOEXEC | os.O_NONBLOCK)
-        mode = os.fstat(fd).st_mode
-        if not stat.S_ISREG(mode):
+        try:
+            _check_regular(fd, path)
+        except OSError:
             os.close(fd)
-            if stat.S_ISDIR(mode):
-                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-            raise OSError(errno.EINVAL, "it is no regular file", str(path))
+            raise
         return OsFile(fd)
 
     def create(self, path: Path, size: int, *, reserve: bool = False) -> File:
@@ -307,12 +318,13 @@ class OsFileSystem:
         return answer.f_blocks * answer.f_frsize, answer.f_bavail * answer.f_frsize
 
     def lock(self, path: Path) -> Lock | None:
-        key = path.resolve()
+        key = _lock_key(path)
         with _held_guard:
             if key in _held:
                 return None
-            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o644)
             try:
+                _check_regular(fd, path)
                 fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
                 if os.fstat(fd).st_size == 0:
                     os.write(fd, b"lock")
@@ -325,12 +337,12 @@ class OsFileSystem:
         return OsLock(fd, key)
 
     def is_locked(self, path: Path) -> bool:
-        key = path.resolve()
+        key = _lock_key(path)
         with _held_guard:
             if key in _held:
                 return True
             try:
-                fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+                fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
             except OSError:
                 return False
             try:

@@ -10,6 +10,7 @@ the mark is taken back             new files, ``abort`` or not                  
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -27,6 +28,8 @@ from litemq.store.log_walk import Log, open_log
 
 BUILD: Final = "rebuild.tmp"
 """Directory in a store in which new files are built and old ones are put away."""
+_NO_FILE: Final = (errno.EINVAL, errno.EISDIR, errno.ELOOP, errno.ENOENT, errno.ENXIO)
+"""Errors of a lock that is a pipe, a directory, a socket, or a link that leads nowhere."""
 
 
 def open_store(path: Path | str, fs: FileSystem) -> tuple[Log, Path]:
@@ -49,11 +52,19 @@ def held(fs: FileSystem, store: Path) -> Iterator[None]:
     """Hold the store's lock.
 
     Raises:
+        BadStore: what stands in the lock's place cannot be locked.
         StoreInUse: another process does.
     """
     path = Paths(store).lock
     existed = fs.exists(path)
-    lock = fs.lock(path)
+    try:
+        lock = fs.lock(path)
+    except OSError as error:
+        if error.errno not in _NO_FILE:
+            raise
+        raise BadStore(
+            f"{path} cannot be locked: {error.strerror}; remove it when no process has the store open"
+        ) from error
     if lock is None:
         raise StoreInUse(f"{store} is in use by another process; stop it first")
     try:

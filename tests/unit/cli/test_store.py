@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.store_files import T0, StoreFiles
+from tests.unit.store.test_fs_contract import put_no_file
 from tests.unit.store.walk_support import CASES, FIXTURES, GoldenCase, some_records, unpack_rocketmq
 
 from litemq._plain import ExtensionMissing
@@ -210,6 +211,18 @@ class TestTools:
             assert run(["store", "dump", str(tmp_path)]) == 0
         finally:
             lock.release()
+
+    @pytest.mark.parametrize("kind", ["pipe", "loop", "nowhere", "folder"])
+    def test_a_lock_that_is_no_file(self, kind: str, tmp_path: Path, capfdbinary: Captured) -> None:
+        """Nobody can hold it, so it can be read; who would have to hold it says what is in the way."""
+        store = StoreFiles(tmp_path)
+        store.add(Message("t", b""))
+        store.write()
+        put_no_file(tmp_path / "lock", kind)
+        assert run(["store", "dump", str(tmp_path)]) == 0
+        capfdbinary.readouterr()
+        for name in ("repair", "rebuild"):
+            assert f"{tmp_path / 'lock'} cannot be locked: " in refused(capfdbinary, "store", name, str(tmp_path))
 
 
 class TestBadInput:

@@ -336,3 +336,23 @@ def test_one_lock_at_a_time(fs: FileSystem, folder: Path) -> None:
     lock.release()
     assert fs.is_locked(path), "a lock that was given back must not give back another's"
     again.release()
+
+
+@pytest.mark.parametrize("kind", ["pipe", "loop", "nowhere", "folder"])
+def test_a_lock_that_is_no_file_is_refused_at_once(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    put_no_file(path, kind)
+    fs = OsFileSystem()
+    assert not fs.is_locked(path)
+    with pytest.raises(OSError, match="lock"):
+        fs.lock(path)
+
+
+def put_no_file(path: Path, kind: str) -> None:
+    """Make something that a name of a store should not be."""
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "folder":
+        path.mkdir()
+    else:
+        path.symlink_to(path if kind == "loop" else path.parent / "not-mounted" / "lock")
