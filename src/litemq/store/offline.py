@@ -20,10 +20,12 @@ from typing import Final
 from litemq.errors import BadStore, StoreInUse
 from litemq.format import checkpoint as layout
 from litemq.format.checkpoint import Checkpoint
+from litemq.format.record import TMQ
 from litemq.store import checkpoint
 from litemq.store.file_tree import read_all, remove_tree, write_all
 from litemq.store.fs import FileSystem
 from litemq.store.layout import Paths
+from litemq.store.log_files import TMQ_INDEX
 from litemq.store.log_walk import Log, open_log
 
 BUILD: Final = "rebuild.tmp"
@@ -33,10 +35,10 @@ _NO_FILE: Final = (errno.EINVAL, errno.EISDIR, errno.ELOOP, errno.ENOENT, errno.
 
 
 def open_store(path: Path | str, fs: FileSystem) -> tuple[Log, Path]:
-    """Open the log of a store directory that nobody else has open.
+    """Open the log of a store directory that nobody else has open, and whose derived files can be replaced.
 
     Raises:
-        BadStore: it is no store directory.
+        BadStore: it is no store directory, or something else stands where a folder of derived files belongs.
         StoreInUse: another process has it open.
     """
     log = open_log(path, fs=fs)
@@ -44,7 +46,44 @@ def open_store(path: Path | str, fs: FileSystem) -> tuple[Log, Path]:
         raise BadStore(f"{path} is no store directory but a {log.files.kind}; give the directory that holds commitlog/")
     if log.live is not None:
         raise StoreInUse(f"{path} is in use by another process; stop it first")
+    if log.files.is_tree or log.format is TMQ:
+        _check_tmq(log)
+    else:
+        _check_folders(fs, log.store)
     return log, log.store
+
+
+def _check_folders(fs: FileSystem, store: Path) -> None:
+    """Refuse a store in which a link that leads nowhere, a file or a pipe stands where a folder belongs.
+
+    Half way through a swap it would be too late.  A missing folder is fine: it is made.
+    """
+    paths = Paths(store)
+    names = fs.names(store)  # also those of links that lead nowhere
+    folders = [path for path in (paths.queues, paths.index) if path.name in names]
+    for folder in folders:
+        _check_folder(fs, folder)
+    if paths.queues not in folders:
+        return
+    for topic in fs.names(paths.queues):
+        _check_folder(fs, paths.queues / topic)
+        for queue in fs.names(paths.queues / topic):
+            if queue.isascii() and queue.isdigit():
+                _check_folder(fs, paths.queues / topic / queue)
+
+
+def _check_folder(fs: FileSystem, path: Path) -> None:
+    if fs.is_dir(path):
+        return
+    if not fs.exists(path):
+        raise BadStore(f"{path} is a link that leads nowhere; mount its disk, or remove the link")
+    raise BadStore(f"{path} is no folder; move it away")
+
+
+def _check_tmq(log: Log) -> None:
+    for stream in log.files.streams:
+        if stream.folder is not None and log.fs.is_dir(stream.folder / TMQ_INDEX):
+            raise BadStore(f"{stream.folder / TMQ_INDEX} is a folder where an index file belongs; move it away")
 
 
 @contextmanager

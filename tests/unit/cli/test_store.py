@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -223,6 +224,44 @@ class TestTools:
         capfdbinary.readouterr()
         for name in ("repair", "rebuild"):
             assert f"{tmp_path / 'lock'} cannot be locked: " in refused(capfdbinary, "store", name, str(tmp_path))
+
+    @pytest.mark.parametrize("command", [["repair"], ["rebuild"], ["rebuild", "--only", "index"]], ids=" ".join)
+    @pytest.mark.parametrize("kind", ["pipe", "loop", "nowhere", "file"])
+    @pytest.mark.parametrize("place", ["consumequeue", "index", "consumequeue/t", "consumequeue/t/0"])
+    def test_no_folder_where_one_belongs_changes_nothing(
+        self, command: list[str], kind: str, place: str, tmp_path: Path, capfdbinary: Captured
+    ) -> None:
+        """The disk of the queues is not mounted: that must not cost the index."""
+        store = StoreFiles(tmp_path)
+        store.add(Message("t", b"", keys=("k",)))
+        store.write()
+        shutil.rmtree(tmp_path / place)
+        put_no_file(tmp_path / place, kind)
+        before = snapshot_of(tmp_path)
+        line = refused(capfdbinary, "store", *command, str(tmp_path))
+        assert f"{tmp_path / place} is " in line
+        assert snapshot_of(tmp_path) == before
+
+    def test_a_folder_where_a_tmq_index_belongs_changes_nothing(self, tmp_path: Path, capfdbinary: Captured) -> None:
+        source = StoreFiles(tmp_path / "source")
+        for topic in "ab":
+            source.add(Message(topic, b""))
+        source.write()
+        tree = tmp_path / "tree"
+        assert run(["store", "convert", str(source.root), str(tree), "--to", "tmq"]) == 0
+        capfdbinary.readouterr()
+        (tree / "a" / "0" / "index").write_bytes(b"")
+        (tree / "b" / "0" / "index").unlink()
+        (tree / "b" / "0" / "index").mkdir()
+        before = snapshot_of(tree)
+        for name in ("repair", "rebuild"):
+            assert "b/0/index is a folder" in refused(capfdbinary, "store", name, str(tree))
+        assert snapshot_of(tree) == before
+
+
+def snapshot_of(folder: Path) -> dict[str, bytes | None]:
+    """Return all that is in a folder; None for what is no file."""
+    return {str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None for path in folder.rglob("*")}
 
 
 class TestBadInput:

@@ -354,5 +354,7 @@ def put_no_file(path: Path, kind: str) -> None:
         os.mkfifo(path)
     elif kind == "folder":
         path.mkdir()
+    elif kind == "file":
+        path.touch()
     else:
         path.symlink_to(path if kind == "loop" else path.parent / "not-mounted" / "lock")
