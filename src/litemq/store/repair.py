@@ -26,6 +26,7 @@ from litemq.store.fs import FileSystem, OsFileSystem
 from litemq.store.layout import Paths
 from litemq.store.log_walk import Log, open_log
 from litemq.store.offline import Swap, cleared_build, held, open_store
+from litemq.store.queue_types import queue_folders
 from litemq.store.rebuild import Rebuild, found_sizes
 from litemq.store.rebuild_tmq import agrees, rebuild_stream
 from litemq.store.repair_queues import can_agree, disagreeing_queues
@@ -253,10 +254,13 @@ class _Repair:
             self._fs, self._store, first_position=log.first_position, end=built.end, newest_time=built.newest_time
         )
         swap.begin()
+        for topic, queue_id, folder in list(queue_folders(self._store / QUEUES, self._fs)):
+            if TopicQueue(topic, queue_id) in self._queues:
+                swap.put_away(QUEUES, topic, folder.name)  # not by its number: ``0`` and ``00`` are the same
         parts: list[tuple[str, ...]] = [(QUEUES, queue.topic, str(queue.queue_id)) for queue in self._queues]
         if report.index_rebuilt:
             parts.append((INDEX,))
         for part in parts:
-            swap.put_away(*part)
+            swap.put_away(*part)  # also what is no folder
             swap.put_in(*part)
         swap.finish(is_complete=True, keep_abort=False)

@@ -147,7 +147,7 @@ def _of_files(log: Log, store: Path, layout: EntryLayout, deletions: Deletions) 
                 continue
             total += hash((number, *entry))
         if total:
-            sums[queue] = total & _MASK
+            sums[queue] = (sums.get(queue, 0) + total) & _MASK  # ``0`` and ``00`` are folders of one queue
     return sums
 
 

@@ -340,6 +340,33 @@ def test_batch_queues_are_judged_and_left_alone(
     assert tree(store, "batchconsumequeue") == before
 
 
+@pytest.mark.parametrize("broken", ["0", "00"])
+def test_a_second_folder_of_a_broken_queue_goes(broken: str, tmp_path: Path) -> None:
+    files = StoreFiles(tmp_path / "store")
+    files.add(Message("t", b"0"))
+    queue = files.write() / "consumequeue" / "t" / "0"
+    sound = tree(files.root, "consumequeue")
+    shutil.copytree(queue, queue.parent / "00")
+    path = queue.parent / broken / f"{0:020d}"
+    path.write_bytes(struct.pack(">qi", 1 << 40, 100).ljust(path.stat().st_size, b"\0"))
+    planned = repair(files.root, dry_run=True)
+    report = repair(files.root)
+    assert planned.to_json() == report.to_json()
+    assert (report.queues_rebuilt, report.is_ok) == (1, True)
+    assert tree(files.root, "consumequeue") == sound
+
+
+def test_a_file_in_the_place_of_a_queue_goes(tmp_path: Path) -> None:
+    files = StoreFiles(tmp_path / "store")
+    files.add(Message("t", b"0"))
+    queue = files.write() / "consumequeue" / "t" / "0"
+    shutil.rmtree(queue)
+    queue.write_bytes(b"no folder")
+    assert repair(files.root).is_ok
+    assert is_sound(files.root)
+    assert queue.is_dir()
+
+
 def test_a_broken_index_is_rebuilt(tmp_path: Path) -> None:
     make_store(tmp_path / "store", "litemq")
     index = next((tmp_path / "store" / "index").iterdir())
