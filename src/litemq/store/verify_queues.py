@@ -77,7 +77,8 @@ class QueueCheck:
         self._sections: dict[int, _Section] = {}
         self._is_tmq = log.format is TMQ
         self._kind = kernel.TMQ if self._is_tmq else kernel.LITEMQ if log.format is LITEMQ else kernel.ROCKETMQ
-        self._batch = array("q", [*sorted(kernel.key_of_topic(topic.encode()) for topic in batch_topics(log)), 0])
+        batched = (topic.encode("utf-8", "surrogateescape") for topic in batch_topics(log))
+        self._batch = array("q", [*sorted(map(kernel.key_of_topic, batched)), 0])
         self._end = _end_while_live(log, self._kind)
 
     def add(self, batch: Batch) -> None:

@@ -367,6 +367,17 @@ def test_a_file_in_the_place_of_a_queue_goes(tmp_path: Path) -> None:
     assert queue.is_dir()
 
 
+def test_a_batch_folder_whose_name_is_not_utf8_does_no_harm(tmp_path: Path) -> None:
+    files = StoreFiles(tmp_path / "store", format="rocketmq")
+    files.add(Message("t", b"0"))
+    files.write()
+    (files.root / "batchconsumequeue" / os.fsdecode(b"\xff") / "0").mkdir(parents=True)
+    assert verify(files.root).is_ok
+    shutil.rmtree(files.root / "consumequeue")
+    assert repair(files.root, dry_run=True).is_ok
+    assert repair(files.root).is_ok
+
+
 def test_a_broken_index_is_rebuilt(tmp_path: Path) -> None:
     make_store(tmp_path / "store", "litemq")
     index = next((tmp_path / "store" / "index").iterdir())
