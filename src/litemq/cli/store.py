@@ -264,6 +264,7 @@ def rebuild(
             index_entries=index_entries,
             on_batch=on_batch,
         )
+    store_text.warn_of_left_out(report)
     return _finish(report, as_json=as_json)
 
 

@@ -10,6 +10,7 @@ from litemq.cli import output
 if TYPE_CHECKING:
     from litemq.format.limits import Facts
     from litemq.store.info import StoreInfo
+    from litemq.store.rebuild import RebuildReport
     from litemq.store.verify import VerifyReport
 
 
@@ -81,6 +82,18 @@ def show_formats(known: Iterable[Facts]) -> None:
             for facts in known
         ],
     )
+
+
+def warn_of_left_out(report: RebuildReport) -> None:
+    """Warn of each record without entries: damaged ones as ``dump`` does, then those that no queue can have."""
+    damage, rejected = report.damage, report.rejected
+    for found in damage.listed:
+        output.warn(output.damage_text(found))
+    for position, reason in rejected.listed:
+        output.warn(f"record at {position} is left out: {reason}")
+    more = damage.torn + damage.corrupt - len(damage.listed) + rejected.count - len(rejected.listed)
+    if more:
+        output.warn(f"{more} more records are left out")
 
 
 def show_object(value: Mapping[str, object]) -> None:

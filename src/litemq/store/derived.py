@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Container
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -28,6 +28,7 @@ from litemq.store.dispatcher import MAX_OFFSET, Dispatcher, keys_only
 from litemq.store.fs import FileSystem
 from litemq.store.key_index import KeyIndex
 from litemq.store.layout import DEFAULT_QUEUE_ENTRIES, DEFAULT_SEGMENT_BYTES
+from litemq.store.log_walk import MAX_LISTED
 from litemq.store.tables import Tables
 
 QUEUES: Final = "consumequeue"
@@ -63,6 +64,20 @@ class Sizes:
         ):
             if not low <= value <= 0x7FFFFFFF:
                 raise BadStore(f"{name} must be {low} to {0x7FFFFFFF}, not {value}")
+
+
+@dataclass(slots=True)
+class Rejected:
+    """Records for which nothing can be derived."""
+
+    listed: list[tuple[int, str]] = field(default_factory=list)
+    """Position and reason of the first of them."""
+    count: int = 0
+
+    def add(self, position: int, reason: str) -> None:
+        self.count += 1
+        if len(self.listed) < MAX_LISTED:
+            self.listed.append((position, reason))
 
 
 class Derived:
@@ -102,6 +117,7 @@ class Derived:
             log_start=lambda: 0,
         )
         self._feeder.wants_queue = wants_queue
+        self._feeder.rejected = Rejected()
         if has_changes(fmt):
             self._feeder.on_change = self._apply
         self._rows = 0
@@ -151,6 +167,10 @@ class Derived:
         self._index.close()
 
     @property
+    def rejected(self) -> Rejected:
+        return self._feeder.rejected
+
+    @property
     def index_files(self) -> int:
         return self._index.rolls + (self._index.tail.count > 1)
 
@@ -193,11 +213,36 @@ class _Feeder(Dispatcher):
 
     queues: _Queues
     wants_queue: Callable[[str, int], bool]
+    rejected: Rejected
 
     def _open(self, topic: str, queue_id: int) -> QueueTail | None:
-        if is_folder_name(topic) is None and queue_id >= 0 and not self.wants_queue(topic, queue_id):
+        if _unusable(topic, queue_id) is not None:
+            return None  # its records are named one by one
+        if not self.wants_queue(topic, queue_id):
             return keys_only(topic, queue_id)
         return super()._open(topic, queue_id)
+
+    def _feed_run(
+        self,
+        view: memoryview,
+        table: array[int],
+        row: int,
+        count: int,
+        tails: list[QueueTail | None],
+        damage_position: int,
+    ) -> None:
+        if None in tails[row:]:
+            for number in range(row, count):
+                if tails[number] is None:
+                    self._reject(view, table, number * rows.WIDTH)
+        super()._feed_run(view, table, row, count, tails, damage_position)
+
+    def _reject(self, view: memoryview, table: array[int], o: int) -> None:
+        at = table[o + rows.TOPIC_AT]
+        topic = bytes(view[at : at + table[o + rows.TOPIC_SIZE]]).decode()
+        reason = _unusable(topic, table[o + rows.QUEUE_ID])
+        assert reason is not None
+        self.rejected.add(table[o + rows.POSITION], reason)
 
     def _mend(self, tails: list[QueueTail | None], table: array[int], row: int, damage_position: int) -> None:
         tail = tails[row]
@@ -206,7 +251,7 @@ class _Feeder(Dispatcher):
         offset = table[o + rows.QUEUE_OFFSET]
         gap = offset - tail.next_offset
         if not 0 <= offset < MAX_OFFSET:
-            self.unplaced += 1
+            self.rejected.add(table[o + rows.POSITION], f"queue offset {offset} is out of range")
             tails[row] = keys_only(tail.topic, tail.queue_id)
         elif not tail.files.starts and not tail.used:
             tail.next_offset = offset  # an empty queue starts where its first record says
@@ -221,3 +266,8 @@ class _Feeder(Dispatcher):
             self.queues.skip_to(tail, offset)
         else:
             super()._mend(tails, table, row, damage_position)
+
+
+def _unusable(topic: str, queue_id: int) -> str | None:
+    """Return why there can be no such queue; None when there can."""
+    return f"queue id {queue_id} is below 0" if queue_id < 0 else is_folder_name(topic)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from array import array
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Final, Literal
@@ -22,10 +22,10 @@ from litemq.store import _queue_check_cy as kernel
 from litemq.store import snapshot
 from litemq.store.consume_queue import ConsumeQueues
 from litemq.store.convert_source import OnBatch
-from litemq.store.derived import INDEX, QUEUES, Derived, Sizes
+from litemq.store.derived import INDEX, QUEUES, Derived, Rejected, Sizes
 from litemq.store.fs import FileSystem, OsFileSystem
 from litemq.store.layout import Paths
-from litemq.store.log_walk import Log, open_log
+from litemq.store.log_walk import Damages, Log, open_log
 from litemq.store.offline import BUILD, Swap, cleared_build, held, open_store
 from litemq.store.queue_types import batch_topics, queue_folders
 from litemq.store.rebuild_tmq import rebuild_tmq
@@ -48,14 +48,28 @@ class RebuildReport:
     queue_entries: int = 0
     index_files: int = 0
     index_entries: int = 0
+    damage: Damages = field(default_factory=Damages)
+    """Records that could not be read."""
+    rejected: Rejected = field(default_factory=Rejected)
+    """Sound records that no queue can have."""
 
     @property
     def is_ok(self) -> bool:
-        return True
+        """Whether every record of the log was sound and has its entries."""
+        return not (self.damage.torn or self.damage.corrupt or self.rejected.count)
 
     def to_json(self) -> dict[str, int]:
         """Return the object that the CLI prints."""
-        return asdict(self)
+        return {
+            "records": self.records,
+            "queues": self.queues,
+            "queue_entries": self.queue_entries,
+            "index_files": self.index_files,
+            "index_entries": self.index_entries,
+            "torn": self.damage.torn,
+            "corrupt": self.damage.corrupt,
+            "rejected": self.rejected.count,
+        }
 
 
 def rebuild(
@@ -79,8 +93,8 @@ def rebuild(
     clock = clock or SystemClock()
     log, store = open_store(path, fs)
     if log.format is TMQ or log.files.is_tree:
-        records, entries = rebuild_tmq(log, on_batch) if only != INDEX else (0, 0)
-        return RebuildReport(records, len(log.files.streams), entries)
+        records, damage = rebuild_tmq(log, on_batch) if only != INDEX else (0, Damages())
+        return RebuildReport(records, len(log.files.streams), records, damage=damage)
     sizes = found_sizes(log, store)
     wanted = Sizes(  # what is not rebuilt keeps its own
         sizes.segment_bytes,
@@ -106,7 +120,9 @@ def rebuild(
             swap.put_in(part)
         swap.finish(is_complete=only is None, keep_abort=True)
         queues, entries = _count(log, log.first_position) if only != INDEX else (0, 0)
-    return RebuildReport(built.records, queues, entries, built.index_files, built.index_entries)
+    return RebuildReport(
+        built.records, queues, entries, built.index_files, built.index_entries, built.damage, built.rejected
+    )
 
 
 class Rebuild:
@@ -129,6 +145,7 @@ class Rebuild:
         self.end = 0
         """Position behind the last sound record."""
         self.newest_time = 0
+        self.damage = Damages()
         self._log = log
         self._store = store
         self._format = format_of(log, store)
@@ -167,9 +184,14 @@ class Rebuild:
             self._derived.finish()
         finally:
             self._derived.close()
+        self.damage = self._log.damage
         self.end = min(torn, default=self._log.end_position)
         if self._with_index:
             self.index_files, self.index_entries = self._derived.index_files, self._derived.index_entries
+
+    @property
+    def rejected(self) -> Rejected:
+        return self._derived.rejected
 
     def keep_offsets(self, entries_per_file: int) -> None:
         """Let queues whose records are all gone from the log go on with their next offset."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -11,24 +11,26 @@ from litemq.format.queue_entry import TMQ_ENTRY_SIZE, TmqEntry
 from litemq.store.convert_source import OnBatch
 from litemq.store.fs import File
 from litemq.store.log_files import TMQ_INDEX
-from litemq.store.log_walk import Log
-from litemq.store.segment_walk import Batch
+from litemq.store.log_walk import Damages, Log
+from litemq.store.segment_walk import Batch, Damage
+
+OnDamage = Callable[[Damage], None]
 
 _MOST_WAITING: Final = 1 << 20
 _CHUNK: Final = TMQ_ENTRY_SIZE * 10_000
 
 
-def rebuild_tmq(log: Log, on_batch: OnBatch | None = None) -> tuple[int, int]:
-    """Write every queue's index file anew; return how many records and entries there are."""
-    count = 0
+def rebuild_tmq(log: Log, on_batch: OnBatch | None = None) -> tuple[int, Damages]:
+    """Write every queue's index file anew; return how many records they lead to, and what could not be read."""
+    count, damage = 0, Damages()
     for number in range(len(log.files.streams)):
-        count += rebuild_stream(log, number, on_batch)
+        count += rebuild_stream(log, number, on_batch, damage.add)
     if log.store is not None:
         log.fs.sync_all(log.store)
-    return count, count
+    return count, damage
 
 
-def rebuild_stream(log: Log, number: int, on_batch: OnBatch | None = None) -> int:
+def rebuild_stream(log: Log, number: int, on_batch: OnBatch | None = None, on_damage: OnDamage | None = None) -> int:
     """Write one queue's index file anew, replaced in one step and not synced; return how many entries it has."""
     folder = log.files.streams[number].folder
     assert folder is not None
@@ -37,7 +39,7 @@ def rebuild_stream(log: Log, number: int, on_batch: OnBatch | None = None) -> in
     file = log.fs.create(new, 0)
     written = 0
     try:
-        for data in _chunks(_entries(log, number, on_batch)):
+        for data in _chunks(_entries(log, number, on_batch, on_damage)):
             file.write_at(data, written)
             written += len(data)
         file.sync()
@@ -67,9 +69,11 @@ def agrees(log: Log, number: int) -> bool:
         file.close()
 
 
-def _entries(log: Log, number: int, on_batch: OnBatch | None = None) -> Iterator[TmqEntry]:
+def _entries(
+    log: Log, number: int, on_batch: OnBatch | None = None, on_damage: OnDamage | None = None
+) -> Iterator[TmqEntry]:
     names: dict[Path, int] = {segment.path: index for index, segment in enumerate(log.files.streams[number].segments)}
-    for batch in log.batches(streams=range(number, number + 1)):
+    for batch in log.batches(streams=range(number, number + 1), on_damage=on_damage):
         if on_batch is not None:
             on_batch(log, batch)
         yield from _of_batch(batch, names[batch.segment.path])

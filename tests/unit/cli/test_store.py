@@ -27,6 +27,8 @@ from litemq.types import Message
 
 Captured = pytest.CaptureFixture[bytes]
 
+SMALL = ["--segment-size", "4096", "--queue-entries", "10", "--index-slots", "10", "--index-entries", "100"]
+
 
 def objects(out: bytes) -> list[dict[str, object]]:
     return [json.loads(line) for line in out.decode().splitlines()]
@@ -199,6 +201,55 @@ class TestTools:
         assert report["cut"] == [{"position": 633854, "bytes": 380}]
         assert run(["store", "rebuild", store, "--only", "index", "--index-slots", "100", "--json"]) == 0
         assert run(["store", "verify", store]) == 0
+
+    @pytest.mark.parametrize("fmt", ["litemq", "rocketmq", "tmq"])
+    @pytest.mark.parametrize("kind", ["torn", "corrupt"])
+    def test_rebuild_names_damage_as_dump_does(
+        self, fmt: str, kind: str, tmp_path: Path, capfdbinary: Captured
+    ) -> None:
+        source = StoreFiles(tmp_path / "source")
+        for body in (b"one", b"two", b"three"):
+            source.add(Message("t", body * 9))
+        source.write()
+        store = tmp_path / "store"
+        assert run(["store", "convert", str(source.root), str(store), "--to", fmt, *SMALL]) == 0
+        capfdbinary.readouterr()
+        assert run(["store", "rebuild", str(store), "--json"]) == 0
+        (report,) = objects(capfdbinary.readouterr().out)
+        assert (report["torn"], report["corrupt"], report["rejected"]) == (0, 0, 0)
+        (log,) = (store / "t" / "0").glob("0*") if fmt == "tmq" else (store / "commitlog").iterdir()
+        data = bytearray(log.read_bytes())
+        if kind == "torn":
+            at = data.index(b"three") + 5
+            data[at:] = bytes(len(data) - at)
+        elif fmt == "tmq":  # it has no checksum: a topic that is no text
+            data[data.index(b"t", data.index(b"two" * 9) + 27)] = 0xFF
+        else:
+            data[data.index(b"two")] ^= 1
+        log.write_bytes(data)
+        assert run(["store", "dump", str(store), "--json"]) == 1
+        warnings = capfdbinary.readouterr().err
+        assert warnings.startswith(f"litemq: warning: {kind} record at ".encode())
+        assert run(["store", "rebuild", str(store), "--json"]) == 1
+        shown = capfdbinary.readouterr()
+        assert shown.err == warnings
+        (report,) = objects(shown.out)
+        assert report == {**report, "records": 2, "torn": 0, "corrupt": 0, "rejected": 0, kind: 1}
+
+    def test_rebuild_names_records_that_no_queue_can_have(self, tmp_path: Path, capfdbinary: Captured) -> None:
+        store = StoreFiles(tmp_path)
+        for topic in ("a/b", "t", ".."):
+            store.add(Message(topic, b""))
+        store.queues = {("t", 0): store.queues["t", 0]}
+        store.write()
+        shown = command("store", "rebuild", str(tmp_path), "--json")
+        assert shown.returncode == 1
+        assert shown.stderr.decode().splitlines() == [
+            "litemq: warning: record at 0 is left out: the topic holds a slash",
+            f"litemq: warning: record at {store.puts[2].position} is left out: the topic is '..'",
+        ]
+        (report,) = objects(shown.stdout)
+        assert (report["records"], report["queue_entries"], report["rejected"]) == (3, 1, 2)
 
     def test_a_store_in_use(self, tmp_path: Path, capfdbinary: Captured) -> None:
         store = StoreFiles(tmp_path)
