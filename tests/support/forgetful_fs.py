@@ -268,6 +268,9 @@ class ForgetfulFileSystem:
         with self.running:
             return isinstance(self._find(path), _Directory)
 
+    def is_own_dir(self, path: Path) -> bool:
+        return self.is_dir(path)
+
     def names(self, path: Path) -> list[str]:
         with self.running:
             if self._find(path) is None:

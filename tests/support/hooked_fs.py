@@ -184,6 +184,9 @@ class HookedFileSystem:
     def is_dir(self, path: Path) -> bool:
         return self._inner.is_dir(path)
 
+    def is_own_dir(self, path: Path) -> bool:
+        return self._inner.is_own_dir(path)
+
     def names(self, path: Path) -> list[str]:
         return self._inner.names(path)
 

@@ -81,6 +81,9 @@ class FileSystem(Protocol):
 
     def is_dir(self, path: Path) -> bool: ...
 
+    def is_own_dir(self, path: Path) -> bool:
+        """Return whether a directory that can be renamed is there: no link to one, and no other disk's."""
+
     def names(self, path: Path) -> list[str]:
         """Return the sorted names in a directory; none when it does not exist."""
 
@@ -268,6 +271,9 @@ class OsFileSystem:
 
     def is_dir(self, path: Path) -> bool:
         return path.is_dir()
+
+    def is_own_dir(self, path: Path) -> bool:
+        return path.is_dir() and not path.is_symlink() and not path.is_mount()
 
     def names(self, path: Path) -> list[str]:
         try:

@@ -11,7 +11,7 @@ the mark is taken back             new files, ``abort`` or not                  
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -53,23 +53,40 @@ def open_store(path: Path | str, fs: FileSystem) -> tuple[Log, Path]:
     return log, log.store
 
 
+def check_movable(fs: FileSystem, store: Path, parts: Container[str]) -> None:
+    """Refuse to replace folders that are links or mount points: what they lead to can neither be renamed nor removed.
+
+    Raises:
+        BadStore: there is one below ``parts``.
+    """
+    for folder in _derived_folders(fs, store):
+        if folder.relative_to(store).parts[0] in parts and not fs.is_own_dir(folder):
+            raise BadStore(f"{folder} is a link or a mount point and cannot be replaced; move the folder itself there")
+
+
 def _check_folders(fs: FileSystem, store: Path) -> None:
     """Refuse a store in which a link that leads nowhere, a file or a pipe stands where a folder belongs.
 
     Half way through a swap it would be too late.  A missing folder is fine: it is made.
     """
+    for folder in _derived_folders(fs, store):
+        _check_folder(fs, folder)
+
+
+def _derived_folders(fs: FileSystem, store: Path) -> Iterator[Path]:
+    """Yield what stands where folders of derived files belong, each before what is in it."""
     paths = Paths(store)
     names = fs.names(store)  # also those of links that lead nowhere
-    folders = [path for path in (paths.queues, paths.index) if path.name in names]
-    for folder in folders:
-        _check_folder(fs, folder)
-    if paths.queues not in folders:
+    if paths.index.name in names:
+        yield paths.index
+    if paths.queues.name not in names:
         return
+    yield paths.queues
     for topic in fs.names(paths.queues):
-        _check_folder(fs, paths.queues / topic)
+        yield paths.queues / topic
         for queue in fs.names(paths.queues / topic):
             if queue.isascii() and queue.isdigit():
-                _check_folder(fs, paths.queues / topic / queue)
+                yield paths.queues / topic / queue
 
 
 def _check_folder(fs: FileSystem, path: Path) -> None:

@@ -26,7 +26,7 @@ from litemq.store.derived import INDEX, QUEUES, Derived, Rejected, Sizes
 from litemq.store.fs import FileSystem, OsFileSystem
 from litemq.store.layout import Paths
 from litemq.store.log_walk import Damages, Log, open_log
-from litemq.store.offline import BUILD, Swap, cleared_build, held, open_store
+from litemq.store.offline import BUILD, Swap, check_movable, cleared_build, held, open_store
 from litemq.store.queue_types import batch_topics, queue_folders
 from litemq.store.rebuild_tmq import rebuild_tmq
 from litemq.store.segment_walk import Damage
@@ -86,7 +86,7 @@ def rebuild(
     """Write the derived files of the store at ``path`` anew; durable on return.
 
     Raises:
-        BadStore: it is no store directory, or a size is out of range; nothing changed.
+        BadStore: it is no store directory, its folders cannot be replaced, or a size is out of range; nothing changed.
         StoreInUse: another process has it open.
     """
     fs = fs or OsFileSystem()
@@ -103,6 +103,8 @@ def rebuild(
         sizes.index_entries if index_entries is None or only == QUEUES else index_entries,
     )
     wanted.check()
+    parts = [only] if only else [QUEUES, INDEX]
+    check_movable(fs, store, parts)
     with held(fs, store), cleared_build(fs, store):
         log = open_log(path, fs=fs, live=False)
         built = Rebuild(log, store, wanted, clock.now_ms, with_queues=only != INDEX, with_index=only != QUEUES)
@@ -111,7 +113,6 @@ def rebuild(
             built.keep_offsets(sizes.queue_entries)
         swap = Swap(fs, store, first_position=log.first_position, end=built.end, newest_time=built.newest_time)
         swap.begin()
-        parts = [only] if only else [QUEUES, INDEX]
         for part in parts:
             swap.put_away(part)
         fs.sync_all(store)  # before other sizes are stated: no old file may be read by them

@@ -293,6 +293,21 @@ class TestTools:
         assert f"{tmp_path / place} is " in line
         assert snapshot_of(tmp_path) == before
 
+    @pytest.mark.parametrize("place", ["consumequeue", "index", "consumequeue/t", "consumequeue/t/0"])
+    def test_rebuild_does_not_replace_links(self, place: str, tmp_path: Path, capfdbinary: Captured) -> None:
+        """What they lead to would be emptied, and the link would stay in the way."""
+        store = StoreFiles(tmp_path / "store")
+        store.add(Message("t", b"", keys=("k",)))
+        store.write()
+        link = store.root / place
+        link.rename(tmp_path / "disk")
+        link.symlink_to(tmp_path / "disk")
+        before = snapshot_of(tmp_path)
+        assert f"{link} is a link" in refused(capfdbinary, "store", "rebuild", str(store.root))
+        assert snapshot_of(tmp_path) == before
+        other = "consumequeue" if place == "index" else "index"
+        assert run(["store", "rebuild", str(store.root), "--only", other]) == 0
+
     def test_a_folder_where_a_tmq_index_belongs_changes_nothing(self, tmp_path: Path, capfdbinary: Captured) -> None:
         source = StoreFiles(tmp_path / "source")
         for topic in "ab":

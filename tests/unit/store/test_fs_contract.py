@@ -316,6 +316,13 @@ def test_disk_says_total_and_free(fs: FileSystem, folder: Path) -> None:
     assert caught.value.errno == errno.ENOENT
 
 
+def test_own_directories(fs: FileSystem, folder: Path) -> None:
+    fs.create(folder / "file", 0).close()
+    assert fs.is_own_dir(folder)
+    assert not fs.is_own_dir(folder / "file")
+    assert not fs.is_own_dir(folder / "missing")
+
+
 # -- the lock ----------------------------------------------------------------------------------------------------------
 
 
