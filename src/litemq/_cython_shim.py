@@ -99,7 +99,7 @@ cfunc = ccall = cclass = inline = final = no_gc = _same
 nogil = _Nothing()
 
 exceptval = locals = returns = freelist = _with_arguments
-boundscheck = wraparound = cdivision = initializedcheck = _with_arguments
+annotation_typing = boundscheck = wraparound = cdivision = initializedcheck = _with_arguments
 
 
 def cast(_type: object, value: _T, *, typecheck: bool = False) -> _T:

@@ -127,10 +127,6 @@ class StoreConfig:
         if self.format is not None and self.format not in get_args(WritableFormat):
             formats = ", ".join(get_args(WritableFormat))
             raise BadStore(f"the setting format is {self.format!r}, it must be one of {formats}")
-        try:
-            self.store_host.encode()
-        except UnicodeEncodeError as error:
-            raise BadStore(f"the setting store_host is {self.store_host!r}, it must be UTF-8") from error
         if not self.disk_start_ratio <= self.disk_force_ratio <= self.disk_refuse_ratio:
             raise BadStore("the settings disk_start_ratio, disk_force_ratio and disk_refuse_ratio must not fall")
         _check_host(self.store_host)
@@ -151,3 +147,7 @@ def _check_host(text: object) -> None:
         raise BadStore(
             f"the setting store_host is {text!r}, it must be a host and a port of 0 to {_MAX_PORT}: 127.0.0.1:10911"
         )
+    try:
+        host.encode()
+    except UnicodeEncodeError as error:
+        raise BadStore(f"the setting store_host is {text!r}, it must be UTF-8") from error

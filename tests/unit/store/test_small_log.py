@@ -164,7 +164,7 @@ def test_what_does_not_fit_changes_nothing(open_small: Open, tmp_path: Path) -> 
             log.append(Message(topic, b""))
     with pytest.raises(RecordTooLarge):
         log.append(Message("t", b"", properties={"a": "x" * 65536}))
-    for queue_id in (-1, 1 << 32):
+    for queue_id in (-1, -(1 << 31)):
         with pytest.raises(InvalidRequest):
             log.append(Message("t", b"", queue_id=queue_id))
     log.flush()
