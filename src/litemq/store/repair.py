@@ -25,7 +25,7 @@ from litemq.store.frames import HEAD_SIZE, Kind, read_head
 from litemq.store.fs import FileSystem, OsFileSystem
 from litemq.store.layout import Paths
 from litemq.store.log_walk import Log, open_log
-from litemq.store.offline import Swap, cleared_build, held, open_store
+from litemq.store.offline import Swap, check_movable, cleared_build, held, open_store
 from litemq.store.queue_types import queue_folders
 from litemq.store.rebuild import Rebuild, found_sizes
 from litemq.store.rebuild_tmq import agrees, rebuild_stream
@@ -147,6 +147,8 @@ class _Repair:
     def run(self, on_batch: OnBatch | None) -> RepairReport:
         self._sizes = found_sizes(self._log, self._store)
         report = self._plan(on_batch)
+        replaced = {QUEUES: bool(self._queues), INDEX: report.index_rebuilt}
+        check_movable(self._fs, self._store, {part for part, is_replaced in replaced.items() if is_replaced})
         for cut in report.cut:
             self._save(cut)
             self._zero(cut)

@@ -308,6 +308,22 @@ class TestTools:
         other = "consumequeue" if place == "index" else "index"
         assert run(["store", "rebuild", str(store.root), "--only", other]) == 0
 
+    @pytest.mark.parametrize("place", ["consumequeue", "index", "consumequeue/t", "consumequeue/t/0"])
+    def test_repair_does_not_replace_links(self, place: str, tmp_path: Path, capfdbinary: Captured) -> None:
+        store = StoreFiles(tmp_path / "store")
+        store.add(Message("t", b"", keys=("k",)))
+        store.write()
+        link = store.root / place
+        link.rename(tmp_path / "disk")
+        link.symlink_to(tmp_path / "disk")
+        assert run(["store", "repair", str(store.root)]) == 0  # nothing to do: nothing in its way
+        capfdbinary.readouterr()
+        for path in (path for path in (tmp_path / "disk").rglob("*") if path.is_file()):
+            path.write_bytes(bytes(path.stat().st_size))
+        before = snapshot_of(tmp_path)
+        assert f"{link} is a link" in refused(capfdbinary, "store", "repair", str(store.root))
+        assert snapshot_of(tmp_path) == before
+
     def test_a_folder_where_a_tmq_index_belongs_changes_nothing(self, tmp_path: Path, capfdbinary: Captured) -> None:
         source = StoreFiles(tmp_path / "source")
         for topic in "ab":

@@ -356,17 +356,6 @@ def test_a_second_folder_of_a_broken_queue_goes(broken: str, tmp_path: Path) -> 
     assert tree(files.root, "consumequeue") == sound
 
 
-def test_a_file_in_the_place_of_a_queue_goes(tmp_path: Path) -> None:
-    files = StoreFiles(tmp_path / "store")
-    files.add(Message("t", b"0"))
-    queue = files.write() / "consumequeue" / "t" / "0"
-    shutil.rmtree(queue)
-    queue.write_bytes(b"no folder")
-    assert repair(files.root).is_ok
-    assert is_sound(files.root)
-    assert queue.is_dir()
-
-
 def test_a_batch_folder_whose_name_is_not_utf8_does_no_harm(tmp_path: Path) -> None:
     files = StoreFiles(tmp_path / "store", format="rocketmq")
     files.add(Message("t", b"0"))
