@@ -107,14 +107,15 @@ class Tables:
         return self.topics_from if self.groups_from is None else min(self.topics_from, self.groups_from)
 
     def replay(self, change: Change, position: int, origin: int | None = None) -> None:
-        """Take in a change found in the log, as ``apply`` does, unless a snapshot holds it.
+        """Take in a change found in the log, as ``apply`` does, unless both snapshots hold it.
 
         When a real RocketMQ wrote the topics later, only this stays true: who the log is, and what is dead.  Not min
         offsets: it may have started the queue anew at 0.
         """
         known = self.groups_from if change.op in ("group", "group-deleted") else self.topics_from
         if known is not None:
-            if position >= known:
+            # From the older snapshot on: the one of topics also says where the changes of groups stand.
+            if position >= self.replay_from:
                 self.apply(change, position, origin)
         elif change.op == "identity":
             self.log_id = self.log_id or change.name

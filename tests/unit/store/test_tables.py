@@ -152,6 +152,20 @@ def test_a_missing_snapshot_is_replayed_from_the_start(missing: str) -> None:
     assert state(tables)[:4] == state(whole)[:4]
 
 
+@pytest.mark.parametrize("at", range(len(CHANGES) + 1))
+@pytest.mark.parametrize("older", range(len(CHANGES) + 1))
+def test_any_pair_of_snapshots_knows_what_must_be_carried(at: int, older: int) -> None:
+    whole = after(*CHANGES)
+    tables = Tables()
+    tables.load(
+        after(*CHANGES[:at]).to_topics(100 * at + 50, 1) if at else None,
+        after(*CHANGES[:older]).to_groups(100 * older + 50, 1),
+    )
+    for number, change in enumerate(CHANGES, 1):
+        tables.replay(change, 100 * number)
+    assert tables.live_below(5000) == whole.live_below(5000)
+
+
 @pytest.mark.parametrize("rewritten", ["topics", "groups"])
 def test_a_snapshot_that_a_real_rocketmq_rewrote_says_nothing_of_the_other(rewritten: str) -> None:
     old, whole = after(*CHANGES[:2]), after(*CHANGES)
