@@ -8,10 +8,19 @@ LiteMQError
 │   ├── UnknownTopic          no such topic or queue
 │   ├── ConcurrentAppend      a second thread appends in the middle of an append
 │   ├── StaleHandle           a position whose record is another one by now
+│   ├── BadFrame              bytes on a connection that are no frame: it must be closed
+│   ├── BadField              a field of a request that is missing or wrong
+│   ├── BadBody               the body of a request that cannot be read
+│   ├── NotSupported          a request or a message that this server does not know (yet)
+│   ├── NoPermission          a topic, group or broker that may not be used so
+│   ├── UnknownGroup          no such consumer group
+│   ├── NotOnline             a client that is not connected
 │   └── Closed                the store is closed
 ├── Unavailable           try again, maybe elsewhere
 │   ├── StoreFull             the disk is (nearly) full: writes are refused, reads go on
 │   ├── StoreInUse            another process holds the store
+│   ├── Busy                  a limit is reached: the answer says which one, and when to try again
+│   ├── NoAnswer              a peer did not answer in time, or went away
 │   └── FlushTimeout          stored, but not yet known to be on disk
 └── StorageError          an operator must look
     ├── TornRecord            the last write of a log is unfinished
@@ -82,6 +91,34 @@ class StaleHandle(InvalidRequest):
     """The record at this position is not the one that the handle was made for."""
 
 
+class BadFrame(InvalidRequest):
+    """Bytes that are no frame of the protocol; what follows them cannot be understood either."""
+
+
+class BadField(InvalidRequest):
+    """A field of a request that is missing or wrong."""
+
+
+class BadBody(InvalidRequest):
+    """The body of a request cannot be read."""
+
+
+class NotSupported(InvalidRequest):
+    """A request or a kind of message that this server does not know, or not yet."""
+
+
+class NoPermission(InvalidRequest):
+    """A topic, group or broker that may not be used so."""
+
+
+class UnknownGroup(InvalidRequest):
+    """There is no such consumer group."""
+
+
+class NotOnline(InvalidRequest):
+    """The client that a request is about is not connected."""
+
+
 class Closed(InvalidRequest):
     """The store was closed before this call."""
 
@@ -92,6 +129,14 @@ class StoreFull(Unavailable):
 
 class StoreInUse(Unavailable):
     """Another process holds the store's lock."""
+
+
+class Busy(Unavailable):
+    """A limit is reached; the text says which one."""
+
+
+class NoAnswer(Unavailable):
+    """A peer did not answer in time, or its connection was lost."""
 
 
 class FlushTimeout(Unavailable):

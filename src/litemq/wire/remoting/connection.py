@@ -1,0 +1,274 @@
+"""One connection of a remoting server, both directions: requests in, answers out, and calls of our own.
+
+Everything runs on the event loop.  A connection reads into a buffer that all connections of its server share; only the
+beginning of a frame that has not arrived yet is kept, in a buffer that grows with the bytes that did arrive, never
+with what a peer announces.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, cast
+
+from litemq.errors import BadFrame, NoAnswer
+from litemq.wire.remoting.codes import FLAG_ONEWAY, JSON, MAX_FRAME_SIZE, Code
+from litemq.wire.remoting.command import Request, Response, decode, encode_request, encode_response
+from litemq.wire.remoting.status import answer_to
+
+if TYPE_CHECKING:
+    from litemq.wire.remoting.server import Server
+
+logger = logging.getLogger(__name__)
+
+Handler = Callable[["Connection", Request], Response | Awaitable[Response | None] | None]
+"""Answers a request; None: nothing is sent, or it will be later."""
+
+Handlers = Mapping[int, Handler]
+
+READ_SIZE = 1 << 18
+"""Bytes that one read may bring."""
+
+_LARGEST_OPAQUE = 0x7FFFFFFF
+
+
+class Connection(asyncio.BufferedProtocol):
+    """A peer.  Handlers get it as the one who asks; ``call`` and ``notify`` ask the peer."""
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self.peer = ""
+        """Its address, ``ip:port``."""
+        self.codec = JSON
+        """Header codec of its last request; our own requests use it, too."""
+        self.version = 0
+        self.language = "OTHER"
+        self.active_at = 0.0
+        """Loop time of the last sweep before its last sign of life."""
+        self.transport: asyncio.Transport | None = None
+        self._own = bytearray()
+        """The beginning of a frame; its first ``_kept`` bytes count."""
+        self._kept = 0
+        self._reads_own = False
+        """Whether the next bytes are read right behind it."""
+        self._calls: dict[int, asyncio.Future[Response]] = {}
+        self._opaque = 0
+        self._tasks: set[asyncio.Future[None]] = set()
+        self._is_paused = False
+        self._stalled_at = 0.0
+        self.on_lost: list[Callable[[Connection], None]] = []
+        """Called once when the connection is gone."""
+
+    @property
+    def is_open(self) -> bool:
+        """Return whether something can be sent."""
+        return self.transport is not None and not self.transport.is_closing()
+
+    # -- asyncio's side --------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Take the connection in, or refuse it at a limit."""
+        self.transport = cast(asyncio.Transport, transport)
+        self.transport.set_write_buffer_limits(high=self.server.limits.output_pause_bytes)
+        address = transport.get_extra_info("peername") or ("0.0.0.0", 0)
+        self.peer = f"[{address[0]}]:{address[1]}" if ":" in address[0] else f"{address[0]}:{address[1]}"
+        self.active_at = self.server.now
+        if not self.server.take_in(self, address[0]):
+            self.transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the connection: calls fail, whoever asked to know is told."""
+        self.transport = None
+        self.server.forget(self)
+        lost = NoAnswer(f"the connection of {self.peer} was lost")
+        for call in self._calls.values():
+            if not call.done():
+                call.set_exception(lost)
+        self._calls.clear()
+        for task in self._tasks:
+            task.cancel()
+        for told in self.on_lost:
+            told(self)
+        self.on_lost.clear()
+
+    def pause_writing(self) -> None:
+        """Stop reading: the peer does not take what it asked for."""
+        self._is_paused = True
+        self._stalled_at = self.server.now
+        if self.is_open and self.transport is not None:
+            self.transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        """Read on."""
+        self._is_paused = False
+        self.server.resume(self)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Return where the next bytes go: the shared buffer, behind what is kept; or a long frame's own buffer."""
+        kept = self._kept
+        if kept == 0:
+            return self.server.read_view
+        if kept < READ_SIZE // 2:
+            self.server.read_buffer[:kept] = self._own
+            return self.server.read_view[kept:]
+        if not self._reads_own or len(self._own) - kept < READ_SIZE // 4:
+            # Twice as much each time, so that what arrived is not copied again and again.
+            grown = bytearray(min(2 * kept, MAX_FRAME_SIZE) + READ_SIZE)
+            grown[:kept] = memoryview(self._own)[:kept]
+            self._own = grown
+            self._reads_own = True
+        return memoryview(self._own)[kept:]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Take in the bytes that arrived."""
+        self.active_at = self.server.now
+        size = self._kept + nbytes
+        buffer = self._own if self._reads_own else self.server.read_buffer
+        try:
+            used = self.take(buffer, size)
+        except BadFrame as error:
+            logger.warning("connection closed: peer=%s reason=%s", self.peer, error)
+            self.abort()
+            return
+        if used == size:
+            if self._kept:
+                self._keep(b"")
+        elif used or not self._reads_own:
+            self._keep(memoryview(buffer)[used:size])
+        else:
+            self._kept = size
+
+    def _keep(self, beginning: bytes | memoryview) -> None:
+        """Keep the beginning of a frame until the rest arrives."""
+        self._own = bytearray(beginning)
+        self._kept = len(self._own)
+        self._reads_own = False
+
+    def eof_received(self) -> bool:
+        """Close when the peer does."""
+        return False
+
+    # -- frames ----------------------------------------------------------------------------------
+
+    def take(self, buffer: bytearray, size: int) -> int:
+        """Serve the whole frames of ``buffer[:size]``; return how many bytes they take.
+
+        Raises:
+            BadFrame: the bytes are no frames.
+        """
+        at = 0
+        view = memoryview(buffer)
+        while size - at >= 4:
+            total = int.from_bytes(view[at : at + 4], "big") + 4
+            if total > MAX_FRAME_SIZE or total < 8:
+                raise BadFrame(f"a frame of {total} bytes; 8 to {MAX_FRAME_SIZE} are taken")
+            if size - at < total:
+                break
+            self.serve(decode(view[at : at + total]))
+            at += total
+        return at
+
+    def serve(self, command: Request | Response) -> None:
+        """Serve one request, or hand an answer to the call that waits for it."""
+        if isinstance(command, Response):
+            call = self._calls.pop(command.opaque, None)
+            if call is not None and not call.done():
+                call.set_result(command)
+            return
+        self.codec, self.version, self.language = command.codec, command.version, command.language
+        handler = self.server.handlers.get(command.code)
+        if handler is None:
+            text = f"request type {command.code} not supported"
+            self.answer(command, Response(Code.REQUEST_CODE_NOT_SUPPORTED, remark=text))
+            return
+        try:
+            answer = handler(self, command)
+        except Exception as error:  # noqa: BLE001 - whatever a handler stumbles over, its peer gets an answer
+            answer = answer_to(error)
+        if answer is None:
+            return
+        if isinstance(answer, Response):
+            self.answer(command, answer)
+        else:
+            self._answer_later(command, answer)
+
+    def _answer_later(self, request: Request, answer: Awaitable[Response | None]) -> None:
+        if len(self._tasks) >= self.server.limits.requests_in_flight:
+            close = getattr(answer, "close", None)
+            if close is not None:
+                close()
+            busy = f"{len(self._tasks)} requests of this connection are in flight already"
+            self.answer(request, Response(Code.SYSTEM_BUSY, remark=busy))
+            return
+        task = asyncio.ensure_future(self._wait_for(request, answer))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _wait_for(self, request: Request, answer: Awaitable[Response | None]) -> None:
+        try:
+            response = await answer
+        except Exception as error:  # noqa: BLE001 - as in ``serve``
+            response = answer_to(error)
+        if response is not None:
+            self.answer(request, response)
+
+    def answer(self, request: Request, response: Response) -> None:
+        """Answer a request; one that wants no answer gets none."""
+        if not request.is_oneway:
+            self.write(encode_response(response, opaque=request.opaque, codec=request.codec))
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Send bytes; a peer that leaves too much unread is cut off."""
+        transport = self.transport
+        if transport is None or transport.is_closing():
+            return
+        transport.write(data)
+        if self._is_paused and transport.get_write_buffer_size() > self.server.limits.output_bytes:
+            logger.warning("slow reader closed: peer=%s unread=%d", self.peer, transport.get_write_buffer_size())
+            self.server.slow_readers += 1
+            transport.abort()
+
+    @property
+    def is_paused(self) -> bool:
+        """Return whether the peer leaves too much unread."""
+        return self._is_paused
+
+    def is_stalled(self, now: float) -> bool:
+        """Return whether the peer has taken nothing of what waits for it for too long."""
+        return self._is_paused and now - self._stalled_at > self.server.limits.output_stall_s
+
+    def abort(self) -> None:
+        """Close at once."""
+        if self.transport is not None:
+            self.transport.abort()
+
+    # -- asking the peer -------------------------------------------------------------------------
+
+    def notify(self, code: int, ext: dict[str, str], body: bytes = b"") -> None:
+        """Tell the peer something that it does not answer."""
+        self.write(encode_request(self._request(code, ext, body, FLAG_ONEWAY)))
+
+    async def call(self, code: int, ext: dict[str, str], body: bytes = b"", *, timeout_s: float) -> Response:
+        """Ask the peer.
+
+        Raises:
+            NoAnswer: it did not answer in time, or the connection was lost.
+        """
+        if not self.is_open:
+            raise NoAnswer(f"the connection of {self.peer} was lost")
+        request = self._request(code, ext, body, 0)
+        future: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
+        self._calls[request.opaque] = future
+        self.write(encode_request(request))
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await future
+        except TimeoutError:
+            raise NoAnswer(f"{self.peer} did not answer within {timeout_s:g} s") from None
+        finally:
+            self._calls.pop(request.opaque, None)
+
+    def _request(self, code: int, ext: dict[str, str], body: bytes, flag: int) -> Request:
+        self._opaque = self._opaque + 1 if self._opaque < _LARGEST_OPAQUE else 1
+        return Request(code, ext, body, opaque=self._opaque, flag=flag, codec=self.codec)
