@@ -151,3 +151,83 @@ def _check_host(text: object) -> None:
         host.encode()
     except UnicodeEncodeError as error:
         raise BadStore(f"the setting store_host is {text!r}, it must be UTF-8") from error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerConfig:
+    """One broker."""
+
+    cluster: str = "DefaultCluster"
+    """Name of the cluster; clients and tools group brokers by it."""
+
+    name: str = "broker-a"
+    """Name of the broker, unique in its cluster."""
+
+    listen: str = "127.0.0.1"
+    """Address to listen on; ``0.0.0.0`` is all of them."""
+
+    port: int = 10911
+    """Port of the remoting protocol; the VIP port is two below.  0 chooses free ones."""
+
+    advertise: str = ""
+    """Address that clients are told to connect to; empty: the listen address, or that of the default route."""
+
+    name_servers: tuple[str, ...] = ("127.0.0.1:9876",)
+    """Where the broker registers: ``host:port`` of every name server."""
+
+    auto_create_topics: bool = True
+    """Whether the first message to an unknown topic makes it."""
+
+    auto_create_groups: bool = True
+    """Whether the first heartbeat of an unknown consumer group makes it."""
+
+    default_queues: int = 8
+    """Queues of the template for topics that are made by their first message."""
+
+    max_topics: int = 10_000
+    max_groups: int = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitsConfig:
+    """What clients may take; each limit has a named answer."""
+
+    pull_count: int = 32
+    """Messages of an answer to a pull that asks for no number."""
+
+    max_pull_count: int = 1_024
+    """Messages of one answer at most."""
+
+    pull_bytes: int = 256 << 10
+    """Bytes of an answer to a pull that names no budget."""
+
+    max_pull_bytes: int = 4 << 20
+    """Bytes of one answer at most; one message always fits."""
+
+    parked_pulls: int = 20_000
+    """Pulls that may wait for messages at the same time."""
+
+    connections: int = 10_000
+    connections_per_address: int = 500
+    """Not counted for loopback addresses."""
+
+    requests_in_flight: int = 1_000
+    """Of one connection, waiting for something else than the log; parked pulls do not count."""
+
+    output_bytes: int = 16 << 20
+    """Unread answers of one connection; a client that leaves more is cut off."""
+
+    output_stall_ms: int = 10_000
+    """A client that takes nothing of its answers for so long is cut off."""
+
+    idle_ms: int = 120_000
+    """A connection without a byte in either direction for so long is closed."""
+
+    producer_messages_per_s: int = 0
+    """Messages a second of one producer (client id); 0: no limit.  The plan's figure is 10 000."""
+
+    producer_bytes_per_s: int = 0
+    """Bytes a second of one producer; 0: no limit.  The plan's figure is 100 MB."""
+
+    queue_backlog: int = 0
+    """Messages of a queue that its slowest group may not have read; 0: no limit."""

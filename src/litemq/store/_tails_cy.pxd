@@ -9,6 +9,7 @@ cdef class QueueTail:
     cdef public Py_ssize_t used
     cdef public Py_ssize_t entry_size
     cdef public object files
+    cdef public list watch
     cdef int add(self, long long position, long long size, long long tag, long long time, list dirty, list full) except? -1
 
 

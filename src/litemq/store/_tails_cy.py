@@ -56,7 +56,8 @@ def put64(p: cython.p_uchar, at: cython.Py_ssize_t, value: cython.longlong) -> c
 class QueueTail:
     """The growing end of one ConsumeQueue: the next offset, and entries not yet in a file.
 
-    ``staged`` counts messages that have an offset but are not written yet.
+    ``staged`` counts messages that have an offset but are not written yet.  While ``watch`` is a list, the next entry
+    puts the tail into it and ends the watch: who waits for new messages is told of queues, not of each message.
     """
 
     if not cython.compiled:
@@ -71,6 +72,7 @@ class QueueTail:
             "tail",
             "topic",
             "used",
+            "watch",
         )
 
     def __init__(self, topic: str, queue_id: int, entry_size: int, next_offset: int, files: QueueFiles) -> None:
@@ -84,6 +86,7 @@ class QueueTail:
         self.tail = bytearray()
         self.used = 0
         self.files = files
+        self.watch: list[QueueTail] | None = None
 
     @cython.cfunc
     @cython.exceptval(-1)
@@ -116,6 +119,9 @@ class QueueTail:
             full.append(self)
         self.next_offset += 1
         self.last_position = position
+        if self.watch is not None:
+            self.watch.append(self)
+            self.watch = None
         return 0
 
     def add_entry(self, position: int, size: int, tag: int, time: int) -> None:

@@ -8,6 +8,7 @@ cut.  The owner calls ``tick`` every second or more often.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
@@ -17,6 +18,7 @@ from litemq.config import StoreConfig
 from litemq.errors import Closed, LiteMQError, StoreFull
 from litemq.format.config_json import JsonObject
 from litemq.store import retention
+from litemq.store._tails_cy import QueueTail
 from litemq.store.appender import Appender
 from litemq.store.arguments import check_number
 from litemq.store.changes import Change
@@ -82,6 +84,8 @@ class MessageStore:
             save_progress=self._state.save_progress,
         )
         self._housekeeper = Housekeeper(parts, config, fs, clock, self._reader, self._state, self._checkpointer)
+        self.woken: list[QueueTail] = []
+        """Watched queues that have got messages; whoever watches takes them out."""
         self._is_open = True
         self._refuses = False
         now = clock.monotonic_ms()
@@ -213,6 +217,15 @@ class MessageStore:
         if self._config.flush != "async":
             self._flusher.wait(end)
 
+    def on_flushed(self, told: Callable[[int], None]) -> None:
+        """Have ``told`` called with the new flushed end after every flush, by the thread that flushed."""
+        self._flusher.on_flushed = told
+
+    def ask_flush(self) -> None:
+        """Ask for a flush without waiting for it."""
+        self._reader.check_open()
+        self._flusher.kick()
+
     def flush(self) -> int:
         """Make everything appended so far survive a power cut; return the flushed end."""
         self._reader.check_open()
@@ -282,6 +295,14 @@ class MessageStore:
         end = min(offset + max_count, self._reader.max_offset(topic, queue_id))
         found = (self._reader.message_at(topic, queue_id, at) for at in range(offset, end))
         return [record for record in found if record is not None]
+
+    def watch(self, topic: str, queue_id: int) -> None:
+        """Put the queue into ``woken`` as soon as it has a message more than readers see now."""
+        tail = self._state.find_queue(topic, queue_id)
+        if tail.next_offset > self._reader.max_offset(topic, queue_id):
+            self.woken.append(tail)  # appended, and readable after the next flush
+        else:
+            tail.watch = self.woken
 
     def queues(self) -> list[TopicQueue]:
         """Return every queue, LiteMQ's own included."""

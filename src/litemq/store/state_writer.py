@@ -169,7 +169,7 @@ class StateWriter:
             if queue_id >= _count(known, "writeQueueNums"):
                 counts = {name: max(queue_id + 1, _count(known, name)) for name in _QUEUE_COUNTS}
                 self.put_topic(topic, {**known, **counts})  # first: it may be refused
-            self._find_queue(topic, queue_id)
+            self.find_queue(topic, queue_id)
 
     # -- progress --------------------------------------------------------------------------------
 
@@ -228,9 +228,9 @@ class StateWriter:
 
     def _open_reserved(self, wanted: set[tuple[str, int]]) -> None:
         for topic, queue_id in wanted:
-            self._find_queue(topic, queue_id)
+            self.find_queue(topic, queue_id)
 
-    def _find_queue(self, topic: str, queue_id: int) -> QueueTail:
+    def find_queue(self, topic: str, queue_id: int) -> QueueTail:
         with reading_files():
             return self._queues.open(topic, queue_id, self._tables.first_offset(topic, queue_id))
 
