@@ -15,6 +15,7 @@ LiteMQError
 │   ├── NoPermission          a topic, group or broker that may not be used so
 │   ├── UnknownGroup          no such consumer group
 │   ├── NotOnline             a client that is not connected
+│   ├── BadFilter             a filter expression that cannot be compiled
 │   └── Closed                the store is closed
 ├── Unavailable           try again, maybe elsewhere
 │   ├── StoreFull             the disk is (nearly) full: writes are refused, reads go on
@@ -117,6 +118,17 @@ class UnknownGroup(InvalidRequest):
 
 class NotOnline(InvalidRequest):
     """The client that a request is about is not connected."""
+
+
+class BadFilter(InvalidRequest):
+    """A filter expression that cannot be compiled; ``column`` begins at 1, ``reason`` says what was expected."""
+
+    def __init__(self, reason: str, expression: str, column: int) -> None:
+        shown = expression if len(expression) <= 80 else f"{expression[:80]}…"
+        super().__init__(f"filter {shown!r}, column {column}: {reason}")
+        self.reason = reason
+        self.expression = expression
+        self.column = column
 
 
 class Closed(InvalidRequest):
