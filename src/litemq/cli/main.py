@@ -19,6 +19,7 @@ import click
 from litemq._plain import ExtensionMissing
 from litemq._version import VERSION
 from litemq.cli import output
+from litemq.cli.config import config
 from litemq.cli.store import store
 from litemq.cli.version import version
 from litemq.errors import LiteMQError
@@ -50,6 +51,7 @@ def cli(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
+cli.add_command(config)
 cli.add_command(store)
 cli.add_command(version)
 
