@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal, get_args
 
 from litemq.errors import BadStore
@@ -35,6 +37,12 @@ _RANGES = {
     "disk_refuse_ratio": (0, 1),
     "disk_free_floor": (0, 1 << 60),
     "open_files": (1, 1_000_000),
+}
+_NAMESERVER_RANGES = {
+    "port": (0, 65535),
+    "heartbeat_expiry_ms": (1_000, _MAX_INT),
+    "broker_expiry_ms": (1_000, _MAX_INT),
+    "scan_interval_ms": (100, _MAX_INT),
 }
 _FRACTIONS = ("retention_hours", "disk_start_ratio", "disk_force_ratio", "disk_refuse_ratio")
 _MAY_BE_NONE = ("segment_bytes", "queue_entries", "index_slots", "index_entries", "delete_hour")
@@ -115,13 +123,7 @@ class StoreConfig:
     """Address written into records; part of RocketMQ's offset message id."""
 
     def __post_init__(self) -> None:
-        for name, (low, high) in _RANGES.items():
-            value = getattr(self, name)
-            if value is None and name in _MAY_BE_NONE:
-                continue
-            _check_number(name, value)
-            if not low <= value <= high:
-                raise BadStore(f"the setting {name} is {value}, it must be {low} to {high}")
+        _check_ranges(self, _RANGES)
         if self.flush not in get_args(FlushPolicy):
             raise BadStore(f"the setting flush is {self.flush!r}, it must be one of {', '.join(get_args(FlushPolicy))}")
         if self.format is not None and self.format not in get_args(WritableFormat):
@@ -130,6 +132,59 @@ class StoreConfig:
         if not self.disk_start_ratio <= self.disk_force_ratio <= self.disk_refuse_ratio:
             raise BadStore("the settings disk_start_ratio, disk_force_ratio and disk_refuse_ratio must not fall")
         _check_host(self.store_host)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NameserverConfig:
+    """One name server."""
+
+    listen: str = "127.0.0.1"
+    """Address to listen on; ``0.0.0.0`` or ``::`` for all."""
+
+    port: int = 9876
+    """0 chooses a free one."""
+
+    data: Path | None = None
+    """Folder of the key/value config; None keeps it in memory only."""
+
+    heartbeat_expiry_ms: int = 30_000
+    """A broker that heartbeats goes after so long without a sign of life, unless it announces a time of its own."""
+
+    broker_expiry_ms: int = 120_000
+    """… and one that only registers, as RocketMQ's do every 30 s."""
+
+    scan_interval_ms: int = 10_000
+    """How often expired brokers are looked for."""
+
+    list_all_topics: bool = True
+    """Whether the list of all topics may be asked for."""
+
+    return_order_config: bool = True
+    """Whether brokers that register are told the key/value config of ordered topics."""
+
+    def __post_init__(self) -> None:
+        _check_ranges(self, _NAMESERVER_RANGES)
+        _check_kind("listen", self.listen, str, "an address: 127.0.0.1")
+        _check_kind("data", self.data or Path(), Path, "a path")
+        for name in ("list_all_topics", "return_order_config"):
+            _check_kind(name, getattr(self, name), bool, "true or false")
+
+
+def _check_kind(name: str, value: object, kind: type, wanted: str) -> None:
+    """Raise ``BadStore`` when the setting is something else, or an empty text."""
+    if not isinstance(value, kind) or value == "":
+        raise BadStore(f"the setting {name} is {value!r}, it must be {wanted}")
+
+
+def _check_ranges(config: object, ranges: Mapping[str, tuple[int, int]]) -> None:
+    """Raise ``BadStore`` when a setting with bounds is no number or out of them."""
+    for name, (low, high) in ranges.items():
+        value = getattr(config, name)
+        if value is None and name in _MAY_BE_NONE:
+            continue
+        _check_number(name, value)
+        if not low <= value <= high:
+            raise BadStore(f"the setting {name} is {value}, it must be {low} to {high}")
 
 
 def _check_number(name: str, value: object) -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from litemq.config import StoreConfig
+from litemq.config import NameserverConfig, StoreConfig
 from litemq.errors import BadStore
 
 
@@ -83,3 +83,24 @@ def test_what_is_left_out_is_left_to_the_store() -> None:
     config = StoreConfig()
     assert (config.format, config.segment_bytes, config.queue_entries) == (None, None, None)
     assert (config.flush, config.delete_hour) == ("async", 4)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("port", -1),
+        ("port", 65536),
+        ("port", "9876"),
+        ("listen", ""),
+        ("listen", None),
+        ("data", "/tmp"),
+        ("heartbeat_expiry_ms", 999),
+        ("broker_expiry_ms", None),
+        ("scan_interval_ms", 0),
+        ("list_all_topics", "true"),
+        ("return_order_config", 1),
+    ],
+)
+def test_a_wrong_setting_of_a_name_server_is_named(name: str, value: object) -> None:
+    with pytest.raises(BadStore, match=f"the setting {name} is .*, it must be"):
+        replace(NameserverConfig(), **{name: value})  # type: ignore[arg-type]

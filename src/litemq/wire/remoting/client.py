@@ -6,6 +6,7 @@ It reconnects when asked to call after the connection was lost; it answers the s
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from litemq.errors import NoAnswer
 from litemq.wire.remoting.command import Response
@@ -17,10 +18,13 @@ _NO_HANDLERS: Handlers = {}
 
 
 class Client:
-    """Calls one server; ``address`` is ``host:port``."""
+    """Calls one server; ``address`` is ``host:port``, ``on_lost`` is called whenever the connection is gone."""
 
-    def __init__(self, address: str, handlers: Handlers = _NO_HANDLERS) -> None:
+    def __init__(
+        self, address: str, handlers: Handlers = _NO_HANDLERS, *, on_lost: Callable[[], None] | None = None
+    ) -> None:
         self.address = address
+        self._on_lost = on_lost
         self._end = Server(handlers, ConnectionLimits(idle_s=float("inf")))
         self._connection: Connection | None = None
         self._connecting = asyncio.Lock()
@@ -47,6 +51,9 @@ class Client:
                     )
             except (OSError, TimeoutError) as error:
                 raise NoAnswer(f"{self.address} cannot be reached: {error}") from error
+            if self._on_lost is not None:
+                told = self._on_lost
+                self._connection.on_lost.append(lambda _: told())
             return self._connection
 
     def close(self) -> None:
