@@ -33,7 +33,7 @@ class LongPolls(Generic[T]):
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        self._by_queue: dict[Queue, list[Parked[T]]] = {}
+        self._by_queue: dict[Queue, dict[Parked[T], None]] = {}  # a dict: leaving costs the same in any crowd
         self._by_owner: dict[Hashable, set[Parked[T]]] = {}
         self._deadlines: list[tuple[int, int, Parked[T]]] = []
         self._serial = 0
@@ -52,7 +52,7 @@ class LongPolls(Generic[T]):
         if self._count >= self.limit:
             return False
         parked = Parked(queue, deadline_ms, owner, pull)
-        self._by_queue.setdefault(queue, []).append(parked)
+        self._by_queue.setdefault(queue, {})[parked] = None
         self._by_owner.setdefault(owner, set()).add(parked)
         self._serial += 1
         heapq.heappush(self._deadlines, (deadline_ms, self._serial, parked))
@@ -68,7 +68,7 @@ class LongPolls(Generic[T]):
 
     def wake(self, queue: Queue) -> list[Parked[T]]:
         """Take out those who wait for a queue, the longest waiting first."""
-        woken = self._by_queue.pop(queue, [])
+        woken = [*self._by_queue.pop(queue, ())]
         for parked in woken:
             self._leave(parked)
         return woken
@@ -107,6 +107,6 @@ class LongPolls(Generic[T]):
 
     def _unlist(self, parked: Parked[T]) -> None:
         waiting = self._by_queue[parked.queue]
-        waiting.remove(parked)
+        del waiting[parked]
         if not waiting:
             del self._by_queue[parked.queue]
