@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from litemq.wire.remoting.topic_table import DataVersion, Queues
@@ -29,6 +29,8 @@ class Announcement:
     """Whether ``topics`` is all it has; None: it does not say (RocketMQ's brokers never do)."""
     version: DataVersion = NO_VERSION
     topics: Mapping[str, Queues] = field(default_factory=dict)
+    deleted: Sequence[str] = ()
+    """Topics it had and has no more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,8 @@ class Member:
     heartbeats: bool = False
     mark: object = None
     """Stands for the registration that was taken in last."""
+    lacks_topics: bool = False
+    """Whether topics were deleted here that the broker may still have."""
 
 
 @dataclass(slots=True)

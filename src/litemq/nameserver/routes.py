@@ -65,9 +65,11 @@ class Routes:
             return Accepted()
         self._show(broker, said)
         known = broker.members.get(said.broker_id)
-        is_new = known is None or known.address != said.address
+        if known is not None and known.address != said.address:
+            known = None
         if self._speaks_for(broker, said):
-            self._take_topics(broker, said, is_changed=is_new or known is None or known.version != said.version)
+            is_told = said.is_full is False  # these topics did change, even if the version was known before
+            self._take_topics(broker, said, is_changed=known is None or is_told or known.version != said.version)
         broker.members[said.broker_id] = Member(
             said.address,
             said.ha_address,
@@ -75,10 +77,10 @@ class Routes:
             owner,
             now_ms,
             said.timeout_ms,
-            heartbeats=not is_new and known is not None and known.heartbeats,
+            heartbeats=known is not None and known.heartbeats,
             mark=mark,
         )
-        if is_new:
+        if known is None:
             self._forget_encoded(broker)
             logger.info("broker registered: cluster=%s broker=%s address=%s", said.cluster, said.name, said.address)
         return self._answer(broker, said.broker_id)
@@ -141,9 +143,11 @@ class Routes:
                 if said.broker_id != MASTER_ID and said.acting_master:
                     queues = queues._replace(perm=queues.perm & ~PERM_WRITE)  # a stand-in only reads
                 self._put(broker, topic, queues)
+        gone = broker.topics.intersection(said.deleted)
         if said.is_full and is_changed:
-            for topic in broker.topics - said.topics.keys():
-                self._take_out(broker, topic)
+            gone |= broker.topics - said.topics.keys()
+        for topic in gone:
+            self._take_out(broker, topic)
 
     def _answer(self, broker: Broker, broker_id: int) -> Accepted:
         master = broker.members.get(MASTER_ID)
@@ -166,7 +170,7 @@ class Routes:
     def compare(self, name: str, address: str, version: DataVersion, now_ms: int) -> bool:
         """Return whether a broker has another table than the one that is known; if not, it is a sign of life."""
         member = self._member(name, address)
-        if member is None or member.version != version:
+        if member is None or member.version != version or member.lacks_topics:
             return True
         member.seen_ms = now_ms
         return False
@@ -248,7 +252,7 @@ class Routes:
             if not cluster or broker.cluster == cluster:
                 self._take_out(broker, topic)
                 for member in broker.members.values():
-                    member.mark = None
+                    member.mark, member.lacks_topics = None, True
 
     def wipe_write(self, name: str) -> int:
         """Take the write permission from all topics of a broker; return how many there are."""

@@ -17,7 +17,7 @@ from litemq.wire.remoting import bodies, fields, topic_table
 from litemq.wire.remoting.codes import Ask, Code
 from litemq.wire.remoting.command import Request, Response
 from litemq.wire.remoting.connection import Connection, Handler, Handlers
-from litemq.wire.remoting.topic_table import FULL_TABLE
+from litemq.wire.remoting.topic_table import DELETED, FULL_TABLE
 
 _SHORTEST_TIMEOUT_MS = 1_000
 _LONGEST_TIMEOUT_MS = 86_400_000
@@ -90,7 +90,11 @@ class Service:
             return Response(Code.SYSTEM_ERROR, remark=answer.reason)
         if self._lost not in connection.on_lost:
             connection.on_lost.append(self._lost)
-        found = {"haServerAddr": answer.ha_address, "masterAddr": answer.master_address}
+        found = {
+            "haServerAddr": answer.ha_address,
+            "masterAddr": answer.master_address,
+            FULL_TABLE: ext.get(FULL_TABLE),
+        }
         order = self.kv.namespace(ORDER_TOPIC_CONFIG) if self.config.return_order_config else None
         return Response(
             ext={name: value for name, value in found.items() if value},
@@ -146,8 +150,7 @@ class Service:
         offered = topic_table.load_lenient(request.body, "a topic's route").get("queueDatas") or []
         if not isinstance(offered, list):
             raise BadBody("queueDatas of a topic's route is no list")
-        what = f"the topic {topic!r}"
-        queues = [(topic_table.queues_of(data, what), data.get("brokerName")) for data in offered]
+        queues = [(topic_table.queues_of(data), data.get("brokerName")) for data in offered]
         self.routes.put_queues(topic, {topic_table.check_name(name, "the broker"): found for found, name in queues})
         return Response()
 
@@ -205,6 +208,7 @@ def _announcement(request: Request) -> Announcement:
         acting_master=fields.truth(ext, "enableActingMaster") if "enableActingMaster" in ext else None,
         zone=ext.get("__ZONE_NAME") or None,
         is_full=fields.truth(ext, FULL_TABLE) if FULL_TABLE in ext else None,
+        deleted=ext[DELETED].split(",") if DELETED in ext else (),
     )
 
 

@@ -91,6 +91,13 @@ def test_a_full_table_takes_away_what_is_not_in_it() -> None:
     assert list(routes.topics) == ["T2"]
 
 
+def test_topics_that_a_broker_deleted_go_at_once() -> None:
+    routes = Routes()
+    routes.register(said(), owner=1, now_ms=0)
+    routes.register(said({}, version=2, is_full=False, deleted=["T1", "T9"]), owner=1, now_ms=0)
+    assert list(routes.topics) == ["T2"]
+
+
 @pytest.mark.parametrize(("topics", "is_full"), [({"T1": FOUR}, None), ({"T1": FOUR, "T2": FOUR}, False)])
 def test_what_changed_is_no_beginning(topics: dict[str, Queues], is_full: bool | None) -> None:
     routes = Routes()
@@ -104,8 +111,11 @@ def test_what_changed_is_no_beginning(topics: dict[str, Queues], is_full: bool |
 def test_a_known_version_changes_nothing_but_brings_back_what_is_missing() -> None:
     routes = Routes()
     routes.register(said(), owner=1, now_ms=0)
+    assert not routes.compare("broker-a", "broker-a:10911", DataVersion(1), 0)
     routes.delete_topic("T1")
+    assert routes.compare("broker-a", "broker-a:10911", DataVersion(1), 0)  # it is asked for its table
     routes.register(said({"T1": EIGHT, "T2": EIGHT}), owner=1, now_ms=0)
+    assert not routes.compare("broker-a", "broker-a:10911", DataVersion(1), 0)
     assert offers(routes, "T1") == {"broker-a": EIGHT}
     assert offers(routes, "T2") == {"broker-a": FOUR}
 
@@ -327,10 +337,12 @@ class RoutesBesideAModel(RuleBasedStateMachine):
         self.versions: dict[str, int] = {}
         self.seen: dict[str, int] = {}
         self.owners: dict[str, int] = {}
+        self.lacking: set[str] = set()
 
     def _gone(self, name: str) -> None:
         for known in (self.tables, self.versions, self.seen, self.owners):
             known.pop(name)
+        self.lacking.discard(name)
 
     @rule(
         name=NAMES,
@@ -338,10 +350,13 @@ class RoutesBesideAModel(RuleBasedStateMachine):
         version=st.integers(1, 3),
         is_full=st.sampled_from([None, False, True]),
         owner=st.integers(1, 3),
+        deleted=st.lists(TOPICS, max_size=2),
     )
-    def register(self, name: str, topics: dict[str, Queues], version: int, is_full: bool | None, owner: int) -> None:
+    def register(
+        self, name: str, topics: dict[str, Queues], version: int, is_full: bool | None, owner: int, deleted: list[str]
+    ) -> None:
         answer = self.routes.register(
-            said(topics, name=name, version=version, is_full=is_full), owner=owner, now_ms=self.now_ms
+            said(topics, name=name, version=version, is_full=is_full, deleted=deleted), owner=owner, now_ms=self.now_ms
         )
         is_new = name not in self.tables
         if is_new and (is_full is False or (is_full is None and len(topics) == 1)):
@@ -349,17 +364,20 @@ class RoutesBesideAModel(RuleBasedStateMachine):
             return
         assert answer == Accepted()
         table = self.tables.setdefault(name, {})
-        if is_new or self.versions[name] != version:
+        if is_new or is_full is False or self.versions[name] != version:
             table.update(topics)
             if is_full:
                 self.tables[name] = dict(topics)
         else:
             self.tables[name] = {**topics, **table}
+        for topic in deleted:
+            self.tables[name].pop(topic, None)
+        self.lacking.discard(name)
         self.versions[name], self.seen[name], self.owners[name] = version, self.now_ms, owner
 
     @rule(name=NAMES, version=st.integers(1, 3))
     def compare(self, name: str, version: int) -> None:
-        is_same = self.versions.get(name) == version
+        is_same = self.versions.get(name) == version and name not in self.lacking
         assert self.routes.compare(name, f"{name}:10911", DataVersion(version), self.now_ms) is not is_same
         if is_same:
             self.seen[name] = self.now_ms
@@ -387,8 +405,9 @@ class RoutesBesideAModel(RuleBasedStateMachine):
     @rule(topic=TOPICS)
     def delete(self, topic: str) -> None:
         self.routes.delete_topic(topic, "C")
-        for table in self.tables.values():
-            table.pop(topic, None)
+        for name, table in self.tables.items():
+            if table.pop(topic, None):
+                self.lacking.add(name)
 
     @rule(name=NAMES, is_wiped=st.booleans())
     def permit(self, name: str, is_wiped: bool) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 import struct
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from litemq.errors import BadBody
@@ -25,7 +25,11 @@ FULL_TABLE = "lmqFull"
 """Field of a registration: ``true``, the table is all the broker has; ``false``, it is what changed.
 
 RocketMQ has no such field: its name server keeps topics that are not in the table, and lets any table be the first.
+A name server that knows it sends it back; it need not be told the whole table again and again.
 """
+
+DELETED = "lmqDeleted"
+"""Field of a registration: topics that the broker has no more, with commas between them."""
 
 MAX_TABLE_SIZE = 64 << 20
 """Bytes of a table that came compressed."""
@@ -73,17 +77,20 @@ def checksum(body: bytes) -> int:
 
 def encode(version: DataVersion, topics: Mapping[str, Mapping[str, object]]) -> bytes:
     """Return the plain body; ``topics`` are topic configs as ``topics.json`` holds them."""
-    return dump(
-        {
-            "filterServerList": [],
-            "topicConfigSerializeWrapper": {
-                "dataVersion": version.to_json(),
-                "mappingDataVersion": DataVersion().to_json(),
-                "topicConfigTable": {name: {**config, "topicName": name} for name, config in topics.items()},
-                "topicQueueMappingDetailMap": {},
-                "topicQueueMappingInfoMap": {},
-            },
-        }
+    return assemble(version, [encode_topics(topics.items())])
+
+
+def encode_topics(topics: Iterable[tuple[str, Mapping[str, object]]]) -> bytes:
+    """Return a part of the plain body, for a large table that is encoded piece by piece."""
+    return dump({name: {**config, "topicName": name} for name, config in topics})[1:-1]
+
+
+def assemble(version: DataVersion, parts: Iterable[bytes]) -> bytes:
+    """Return the plain body made of parts."""
+    head = dump(version.to_json()), dump(DataVersion().to_json()), b",".join(filter(None, parts))
+    return (
+        b'{"filterServerList":[],"topicConfigSerializeWrapper":{"dataVersion":%b,"mappingDataVersion":%b,'
+        b'"topicConfigTable":{%b},"topicQueueMappingDetailMap":{},"topicQueueMappingInfoMap":{}}}' % head
     )
 
 
@@ -112,19 +119,16 @@ def version_of(read: object) -> DataVersion:
     return DataVersion(*(_number(read, name, 0, INT64) for name in ("counter", "timestamp", "stateVersion")))
 
 
-def queues_of(read: object, what: str) -> Queues:
+def queues_of(read: object) -> Queues:
     """Return what a topic config or a queue data says; counts that are missing are RocketMQ's defaults."""
     if not isinstance(read, dict):
-        raise BadBody(f"{what} is no JSON object")
-    try:
-        return Queues(
-            _number(read, "readQueueNums", 16, (0, _MOST_QUEUES)),
-            _number(read, "writeQueueNums", 16, (0, _MOST_QUEUES)),
-            _number(read, "perm", PERM_READ | PERM_WRITE, (0, _LARGEST_PERM)),
-            _number(read, "topicSysFlag", 0, (0, 0x7FFFFFFF)),
-        )
-    except BadBody as error:
-        raise BadBody(f"{what}: {error}") from None
+        raise BadBody("it is no JSON object")
+    return Queues(
+        _number(read, "readQueueNums", 16, (0, _MOST_QUEUES)),
+        _number(read, "writeQueueNums", 16, (0, _MOST_QUEUES)),
+        _number(read, "perm", PERM_READ | PERM_WRITE, (0, _LARGEST_PERM)),
+        _number(read, "topicSysFlag", 0, (0, 0x7FFFFFFF)),
+    )
 
 
 def check_name(name: object, what: str) -> str:
@@ -138,7 +142,7 @@ def _number(read: Mapping[str, object], name: str, default: int, bounds: tuple[i
     value = read.get(name)
     if value is None:
         return default
-    if not isinstance(value, int) or isinstance(value, bool) or not bounds[0] <= value <= bounds[1]:
+    if type(value) is not int or not bounds[0] <= value <= bounds[1]:
         raise BadBody(f"{name} is {str(value)[:40]!r}, it must be {bounds[0]} to {bounds[1]}")
     return value
 
@@ -157,9 +161,12 @@ def _decode_plain(body: bytes) -> TopicTable:
         configs = {}
     if not isinstance(configs, dict):
         raise BadBody(f"topicConfigTable of {_WHAT} is no JSON object")
-    topics = {
-        check_name(name, "the topic"): queues_of(config, f"the topic {name[:80]!r}") for name, config in configs.items()
-    }
+    topics: dict[str, Queues] = {}
+    for name, config in configs.items():
+        try:
+            topics[check_name(name, "the topic")] = queues_of(config)
+        except BadBody as error:
+            raise BadBody(f"the topic {name[:80]!r}: {error}") from None
     return TopicTable(version_of(wrapper.get("dataVersion")), topics)
 
 
@@ -198,8 +205,7 @@ def _topic(text: bytes) -> tuple[str, Queues]:
     if len(parts) < 4 or not all(part.isascii() and part.isdigit() and len(part) < 10 for part in parts[1:4]):
         raise BadBody(f"the topic {text[:80]!r} is not 'name read write perm …'")
     read, write, perm = (int(part) for part in parts[1:4])
-    config = {"readQueueNums": read, "writeQueueNums": write, "perm": perm}
-    return check_name(parts[0], "the topic"), queues_of(config, f"the topic {parts[0][:80]!r}")
+    return check_name(parts[0], "the topic"), queues_of({"readQueueNums": read, "writeQueueNums": write, "perm": perm})
 
 
 def _int(data: bytes, at: int) -> tuple[int, int]:
