@@ -66,6 +66,9 @@ TAKEN_IN_ROCKETMQ: Final = SHOWN_BY_A_KEY | RESERVED_IN_ROCKETMQ
 ORIGIN: Final = "__ORIGIN"
 """First position of a record that was carried or moved."""
 
+INTERNAL: Final = CHECKSUMS | RESERVED_IN_LITEMQ | RESERVED_IN_ROCKETMQ | {ORIGIN}
+"""Names that no client sees, and whose values a client cannot set."""
+
 TYPE_NAMES: Final = ("normal", "delay", "transaction", "broadcast", "order")
 STATUS_NAMES: Final = ("normal", "prepared", "committed", "rolled_back")
 
