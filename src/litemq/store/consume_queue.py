@@ -24,11 +24,12 @@ from litemq.errors import TopicUnusable
 from litemq.format.limits import is_folder_name
 from litemq.format.names import RESERVED_TOPIC_PREFIX
 from litemq.format.queue_entry import BEFORE_START_SIZE, LAYOUTS, QueueEntry
+from litemq.store._slice_cy import count_below
 from litemq.store._tails_cy import QueueTail
 from litemq.store.arguments import check_queue
 from litemq.store.fs import File, FileSystem
 from litemq.store.open_files import OpenFiles
-from litemq.store.queue_files import QueueFiles
+from litemq.store.queue_files import EntryPart, QueueFiles, read_parts
 from litemq.types import TopicQueue
 
 Queues = dict[str, dict[int, QueueTail]]
@@ -36,6 +37,9 @@ Queues = dict[str, dict[int, QueueTail]]
 
 MAX_DIRTY = 4096
 """Tails that may wait with entries in no file: it bounds their memory, and how long writing all of them takes."""
+
+_NEAR_ENTRIES = 1024
+"""So many entries behind the last known end are looked at in one read."""
 
 _LOOKED_AT_BYTES = 1 << 18
 """Up to so much is read before it is zeroed: most of it is zeros already."""
@@ -49,7 +53,8 @@ class ConsumeQueues:
         self._root = root
         self._layout = LAYOUTS[format_name]
         self._stride = self._layout.size
-        self._filler = self._layout.encode(QueueEntry(0, BEFORE_START_SIZE, 0, 0))
+        self.filler = self._layout.encode(QueueEntry(0, BEFORE_START_SIZE, 0, 0))
+        """Entry of a message that is not there."""
         self._file_bytes = entries_per_file * self._stride
         self._per_file = entries_per_file
         self._files: OpenFiles[tuple[QueueFiles, int]] = OpenFiles(
@@ -182,6 +187,24 @@ class ConsumeQueues:
         size = min(min(count, written - offset) * self._stride, start + self._file_bytes - at)
         return self._file(tail.files, start).read_at(size, at - start)
 
+    def parts(self, tail: QueueTail, offset: int, count: int) -> list[EntryPart]:
+        """Return where the ``count`` entries from ``offset`` on are, as far as the queue has them."""
+        found = []
+        written = tail.next_offset - tail.used // self._stride
+        end = min(offset + count, tail.next_offset)
+        while offset < min(end, written):
+            at = offset * self._stride
+            start = at - at % self._file_bytes
+            size = min(min(end, written) * self._stride, start + self._file_bytes) - at
+            file = self._file(tail.files, start) if start in tail.files.starts else None
+            found.append(EntryPart(file, at - start, size))
+            offset += size // self._stride
+        if offset < end:
+            at = (offset - written) * self._stride
+            data = bytes(memoryview(tail.tail)[at : at + (end - offset) * self._stride])
+            found.append(EntryPart(None, 0, len(data), data))
+        return found
+
     def entry(self, tail: QueueTail, offset: int) -> QueueEntry | None:
         """Return one entry; None where the queue has none."""
         data = self.entries(tail, offset, 1)
@@ -200,9 +223,9 @@ class ConsumeQueues:
             return int(tail.files.starts[0]) // self._stride
         return tail.next_offset - tail.used // self._stride
 
-    def offset_at(self, tail: QueueTail, is_behind: Callable[[QueueEntry], bool]) -> int:
-        """Return the first offset whose entry ``is_behind`` (false for older, true for newer ones), else the end."""
-        low, high = self.first_offset(tail), tail.next_offset
+    def offset_at(self, tail: QueueTail, is_behind: Callable[[QueueEntry], bool], low: int = 0) -> int:
+        """Return the first offset from ``low`` on whose entry ``is_behind`` (false, then true), else the end."""
+        low, high = max(low, self.first_offset(tail)), tail.next_offset
         while low < high:
             middle = (low + high) // 2
             entry = self.entry(tail, middle)
@@ -227,7 +250,26 @@ class ConsumeQueues:
         """Return the offset behind the last entry whose record lies before position ``end``."""
         if tail.last_position < end:
             return int(tail.next_offset)
-        return self.offset_at(tail, lambda entry: entry.position >= end)
+        files: QueueFiles = tail.files
+        if not 0 <= files.end_asked <= end:
+            offset = self.offset_at(tail, lambda entry: entry.position >= end)
+        elif end <= files.end_position:
+            return files.end_offset
+        else:
+            offset = self._end_from(tail, files.end_offset, end)
+        found = self.entry(tail, offset)
+        if found is not None:
+            files.end_asked, files.end_offset, files.end_position = end, offset, found.position
+        return offset
+
+    def _end_from(self, tail: QueueTail, low: int, end: int) -> int:
+        """Do as ``end_offset`` when it is not below ``low``, and probably not far from it."""
+        near = read_parts(self.parts(tail, low, _NEAR_ENTRIES), self.filler, nowait=False)
+        assert near is not None  # only a read that must not wait gives None
+        below: int = count_below(near, self._stride, end)
+        if below < len(near) // self._stride:
+            return low + below
+        return self.offset_at(tail, lambda entry: entry.position >= end, low + below)
 
     # -- writing out -----------------------------------------------------------------------------
 
@@ -276,7 +318,7 @@ class ConsumeQueues:
         file = self._fs.create(path, self._file_bytes)
         if first > start:
             # Offsets that this queue never had here: RocketMQ wants the space before the first one filled.
-            file.write_at(self._filler * ((first - start) // self._stride), 0)
+            file.write_at(self.filler * ((first - start) // self._stride), 0)
         files.starts.append(start)
         files.starts.sort()
         self._files.put((files, start), file)
@@ -298,7 +340,7 @@ class ConsumeQueues:
             self.dirty[tail] = None
         last = self.entry(tail, tail.next_offset - 1) if tail.next_offset > self.first_offset(tail) else None
         tail.last_position = last.position if last else -1
-        files.min_offset_start = -1
+        files.forget()
 
     def _clear_from(self, files: QueueFiles, next_offset: int) -> None:
         """Remove all entries from ``next_offset`` on from the files; the first file stays."""
@@ -348,7 +390,7 @@ class ConsumeQueues:
         """Return whether nothing but fillers stands before offset ``end``: without a hole they may have been synced."""
         for start in files.starts:
             count = min(end * self._stride - start, self._file_bytes) // self._stride
-            if count > 0 and self._file(files, start).read_at(count * self._stride, 0) != self._filler * count:
+            if count > 0 and self._file(files, start).read_at(count * self._stride, 0) != self.filler * count:
                 return False
         return True
 
@@ -413,7 +455,8 @@ class ConsumeQueues:
         for start in list(files.starts):
             self._drop(files, start)
         tail.next_offset = offset
-        tail.last_position = files.min_offset_start = -1
+        tail.last_position = -1
+        files.forget()
 
     def drop_oldest(self, tail: QueueTail, offset: int) -> bool:
         """Remove the first file when its entries are all below ``offset``, never the last one; return whether."""

@@ -204,7 +204,7 @@ class _Queues(ConsumeQueues):
         start = at - at % self._file_bytes
         end = min(start + self._file_bytes, offset * self._stride)
         if start in tail.files.starts:
-            self._file(tail.files, start).write_at(self._filler * ((end - at) // self._stride), at - start)
+            self._file(tail.files, start).write_at(self.filler * ((end - at) // self._stride), at - start)
         tail.next_offset = offset
 
 

@@ -28,7 +28,8 @@ from litemq.store.flush import Flusher
 from litemq.store.fs import FileSystem, OsFileSystem
 from litemq.store.housekeeper import Housekeeper
 from litemq.store.opening import open_parts
-from litemq.store.reader import Reader, Slice
+from litemq.store.pull_reader import PullReader
+from litemq.store.reader import Slice
 from litemq.store.recovery import Recovered
 from litemq.store.retention import Hold
 from litemq.store.state_writer import StateWriter
@@ -71,7 +72,7 @@ class MessageStore:
         )
         self._flusher = Flusher(parts.log, config, flushed=parts.flushed, note=parts.mark.note_flushed)
         self._dispatcher.on_error = lambda error: self._log.stop(write_error(error))
-        self._reader = Reader(parts.log, parts.queues, parts.index, parts.tables, lambda: self.readable_end)
+        self._reader = PullReader(parts.log, parts.queues, parts.index, parts.tables, lambda: self.readable_end)
         self._state = StateWriter(parts, self._appender, self._flusher, clock)
         self._opener = self._state.open_queues  # bound once: the hot path makes no new objects
         self._checkpointer = Checkpointer(
@@ -280,7 +281,7 @@ class MessageStore:
     # -- read ------------------------------------------------------------------------------------
 
     @property
-    def reader(self) -> Reader:
+    def reader(self) -> PullReader:
         """Return the way to look into the store."""
         return self._reader
 

@@ -37,6 +37,7 @@ _FIRST_BYTES = 4096
 
 P = ParamSpec("P")
 R = TypeVar("R")
+S = TypeVar("S", bound="Reader")
 _Place = tuple[Segment | None, int, int]
 """Segment, place in it, size."""
 
@@ -110,18 +111,18 @@ class ColdRead:
         )
 
 
-def _asked(method: Callable[Concatenate[Reader, P], R]) -> Callable[Concatenate[Reader, P], R]:
+def asked(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R]:
     """Name the errors of a question: a closed store, a disk that does not answer."""
 
     @wraps(method)
-    def asked(reader: Reader, /, *args: P.args, **kwargs: P.kwargs) -> R:
+    def checked(reader: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
         reader.check_open()
         try:
             return method(reader, *args, **kwargs)
         except OSError as error:
             raise read_error(error) from error
 
-    return asked
+    return checked
 
 
 class Reader:
@@ -155,7 +156,7 @@ class Reader:
 
     # -- queues ----------------------------------------------------------------------------------
 
-    @_asked
+    @asked
     def min_offset(self, topic: str, queue_id: int) -> int:
         """Return the first offset of a queue that can be read."""
         tail = self._queues.find(topic, queue_id)
@@ -164,7 +165,7 @@ class Reader:
         purged = self._tables.deletions.min_offsets.get(topic, {}).get(queue_id, 0)
         return min(max(self._queues.min_offset(tail, self._log.start), purged), self.max_offset(topic, queue_id))
 
-    @_asked
+    @asked
     def max_offset(self, topic: str, queue_id: int) -> int:
         """Return the offset behind the last message of a queue that can be read."""
         tail = self._queues.find(topic, queue_id)
@@ -172,7 +173,7 @@ class Reader:
             return self._tables.first_offset(topic, queue_id)
         return self._queues.end_offset(tail, self._readable_end())
 
-    @_asked
+    @asked
     def read(self, topic: str, queue_id: int, offset: int, *, max_count: int = 32, max_bytes: int = 1 << 20) -> Slice:
         """Return messages of a queue from ``offset`` on; at least one when there is one, whatever its size.
 
@@ -180,7 +181,7 @@ class Reader:
         """
         return self._look_up(topic, queue_id, offset, max_count, max_bytes).finish()
 
-    @_asked
+    @asked
     def read_warm(
         self, topic: str, queue_id: int, offset: int, *, max_count: int = 32, max_bytes: int = 1 << 20
     ) -> Slice | ColdRead:
@@ -222,7 +223,7 @@ class Reader:
             return None, 0, 0
         return segment, entry.position - segment.start, entry.size
 
-    @_asked
+    @asked
     def offset_at_time(self, topic: str, queue_id: int, time_ms: int) -> int:
         """Return the first offset whose message was stored at or after ``time_ms``; the max offset without one."""
         low, high = self.min_offset(topic, queue_id), self.max_offset(topic, queue_id)
@@ -266,7 +267,7 @@ class Reader:
         count, _, _ = scan(self._log.format.code, data, 0, len(data), position, table)
         return (data, table) if count else None
 
-    @_asked
+    @asked
     def record_at(self, position: int, *, store_time: int | None = None) -> Record | None:
         """Return the record that starts at ``position``; None where there is none (any more, or yet).
 
@@ -287,7 +288,7 @@ class Reader:
             raise StaleHandle(f"the record at position {position} is another one by now")
         return decode_row(self._log.format, memoryview(data), table, 0, segment.path.name)
 
-    @_asked
+    @asked
     def message_at(self, topic: str, queue_id: int, offset: int) -> Record | None:
         """Return one message of a queue; None outside of it."""
         check_number("offset", offset)
@@ -301,7 +302,7 @@ class Reader:
             raise CorruptRecord(position=entry.position, reason=f"the record of offset {offset} is damaged")
         return self.record_at(entry.position)
 
-    @_asked
+    @asked
     def by_key(self, topic: str, key: str, *, limit: int = 64) -> list[Record]:
         """Return the newest messages of a topic with this key or message id, oldest first.
 
@@ -334,7 +335,7 @@ class Reader:
         offset = offset_in_queue(record)
         return self._tables.deletions.is_dead(record.topic, record.queue_id, offset, record.position)
 
-    @_asked
+    @asked
     def by_id(self, wanted: str, *, topic: str | None = None) -> Record | None:
         """Return the newest message with this message id or offset id."""
         check_text("wanted", wanted)
@@ -359,7 +360,7 @@ class Reader:
             if (begin_ms is None or stored >= begin_ms) and topic in (None, record.topic) and not self._is_dead(record):
                 yield record
 
-    @_asked
+    @asked
     def _position_at_time(self, time_ms: int) -> int:
         """Return a position at or before the first record stored at ``time_ms``: the start of its segment."""
         start = self._log.start
@@ -370,7 +371,7 @@ class Reader:
             start = segment.start
         return start
 
-    @_asked
+    @asked
     def first_time(self, segment: Segment) -> int | None:
         """Return the store time of the first sound record from a segment's start on; None without one."""
         if segment.first_time is None:

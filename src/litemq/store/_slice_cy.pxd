@@ -1,0 +1,47 @@
+cimport cython
+
+
+@cython.final
+cdef class Pulled:
+    cdef public bytearray buffer
+    cdef public Py_ssize_t start
+    cdef public Py_ssize_t size
+    cdef public Py_ssize_t count
+    cdef public long long next_offset
+    cdef public long long min_offset
+    cdef public long long max_offset
+    cdef public object status
+    cdef public bint is_rocketmq
+
+
+@cython.final
+cdef class Slicer:
+    cdef bint is_litemq
+    cdef object odd
+    cdef bint transcodes
+    cdef bint strips
+    cdef Py_ssize_t stride
+    cdef Py_ssize_t head_room
+    cdef Py_ssize_t used
+    cdef public Py_ssize_t count
+    cdef public long long offset
+    cdef long long end
+    cdef Py_ssize_t max_count
+    cdef Py_ssize_t max_bytes
+    cdef long long scan_end
+    cdef bint is_full
+    cdef bint takes_all
+    cdef Py_ssize_t hash_count
+    cdef long long[::1] hashes
+    cdef Py_ssize_t chosen
+    cdef Py_ssize_t chosen_bytes
+    cdef long long[::1] wanted
+    cdef long long[::1] rows
+    cdef bytearray buffer
+    cdef bytearray scratch
+    cpdef Py_ssize_t missing(self) except? -1
+    cpdef int choose(self, entries, Py_ssize_t place, Py_ssize_t count) except? -1
+    cpdef int fetch(self, find, bint nowait) except? -1
+    cpdef Pulled finish(self, status, long long low, long long high)
+    cdef Py_ssize_t put(self, Py_ssize_t at, Py_ssize_t size, long long position) except? -1
+    cdef bytearray reserve(self, Py_ssize_t size)

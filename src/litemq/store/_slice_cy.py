@@ -1,0 +1,473 @@
+"""Kernel: one pull, from the entries of a queue to the records that an answer holds.
+
+``choose`` walks over entries and picks those whose tag is wanted, ``fetch`` reads their records in as few calls as
+S-3 of the design allows and puts them behind each other into one buffer, behind free bytes for the answer's header.
+No Python object is made for a message.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+try:
+    import cython
+except ModuleNotFoundError:
+    from litemq import _cython_shim as cython
+
+if cython.compiled:
+    from cython.cimports.cpython.bytearray import PyByteArray_FromStringAndSize, PyByteArray_Resize
+    from cython.cimports.libc.string import memcpy, memmove, memset
+    from cython.cimports.litemq.format._transcode_cy import put_as_rocketmq, strip_rocketmq
+else:
+    from litemq.format._transcode_cy import put_as_rocketmq, strip_rocketmq
+
+from array import array
+
+from litemq.format import rows as layout
+from litemq.format._transcode_cy import ROOM
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+    from litemq.store.segments import Segment
+
+_ROOM = cython.declare(cython.Py_ssize_t, ROOM)
+_MAX_CHOSEN = cython.declare(cython.Py_ssize_t, 1024)
+_SPAN_FACTOR = cython.declare(cython.Py_ssize_t, 4)
+_KEPT_SCRATCH = cython.declare(cython.Py_ssize_t, 1 << 20)
+_CHUNK = cython.declare(cython.Py_ssize_t, 256)
+_NOT_THERE = cython.declare(cython.longlong, 0x7FFFFFFF)
+# A literal above 2**31 would be a Python object to the compiler.
+_HALF = cython.declare(cython.longlong, 1 << 31)
+_WHOLE = cython.declare(cython.longlong, 1 << 32)
+_MASK = cython.declare(cython.longlong, (1 << 32) - 1)
+_MAGIC_LITEMQ = cython.declare(cython.longlong, 0x4C4D5101)
+
+
+def is_compiled() -> bool:
+    """Return whether this module runs as machine code."""
+    return bool(cython.compiled)
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def u32(p: cython.pointer(cython.const[cython.uchar]), at: cython.Py_ssize_t) -> cython.longlong:
+    v: cython.uint = (cython.cast(cython.uint, p[at]) << 24) | (p[at + 1] << 16) | (p[at + 2] << 8) | p[at + 3]
+    return v
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def i64(p: cython.pointer(cython.const[cython.uchar]), at: cython.Py_ssize_t) -> cython.longlong:
+    high: cython.longlong = u32(p, at)
+    return (high - _WHOLE if high >= _HALF else high) * _WHOLE + u32(p, at + 4)
+
+
+@cython.cfunc
+@cython.inline
+def room_for(size: cython.Py_ssize_t) -> bytearray:
+    """Return ``size`` bytes that may hold anything."""
+    if cython.compiled:
+        return PyByteArray_FromStringAndSize(cython.NULL, size)
+    else:  # noqa: RET505 - the branch that is not compiled must not be seen by the compiler
+        return bytearray(size)
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(-1)
+def resize(buffer: bytearray, size: cython.Py_ssize_t) -> cython.int:
+    """Cut or lengthen ``buffer``; new bytes may hold anything."""
+    if cython.compiled:
+        PyByteArray_Resize(buffer, size)
+    elif size <= len(buffer):
+        del buffer[size:]
+    else:
+        buffer.extend(bytes(size - len(buffer)))
+    return 0
+
+
+def count_below(entries: cython.const[cython.uchar][::1], stride: cython.Py_ssize_t, end: cython.longlong) -> int:
+    """Return how many of the entries, which are sorted by position, point before ``end``."""
+    low: cython.Py_ssize_t = 0
+    high: cython.Py_ssize_t = len(entries) // stride
+    middle: cython.Py_ssize_t
+    p: cython.pointer(cython.const[cython.uchar])
+    if high == 0:
+        return 0
+    if cython.compiled:
+        p = cython.address(entries[0])
+    else:
+        p = entries
+    while low < high:
+        middle = (low + high) // 2
+        if i64(p, middle * stride) < end:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@cython.cclass
+class Pulled:
+    """What one pull gives: ``count`` records behind each other in ``buffer[start:start + size]``.
+
+    The ``start`` bytes before them are free for whoever sends the buffer.  ``next_offset`` is where the next pull
+    goes on.
+    """
+
+    if not cython.compiled:
+        __slots__ = (
+            "buffer",
+            "count",
+            "is_rocketmq",
+            "max_offset",
+            "min_offset",
+            "next_offset",
+            "size",
+            "start",
+            "status",
+        )
+
+    def __init__(
+        self,
+        buffer: bytearray,
+        start: cython.Py_ssize_t,
+        count: cython.Py_ssize_t,
+        next_offset: cython.longlong,
+        min_offset: cython.longlong,
+        max_offset: cython.longlong,
+        status: object,
+        is_rocketmq: cython.bint,
+    ) -> None:
+        self.buffer = buffer
+        self.start = start
+        self.size = len(buffer) - start
+        self.count = count
+        self.next_offset = next_offset
+        self.min_offset = min_offset
+        self.max_offset = max_offset
+        self.status = status
+        self.is_rocketmq = is_rocketmq
+
+    @property
+    def data(self) -> bytes:
+        """Return a copy of the records."""
+        return bytes(self.buffer[self.start :])
+
+    def places(self) -> list[tuple[int, int]]:
+        """Return (place in ``buffer``, size) of each record."""
+        p: cython.p_uchar = self.buffer
+        at: cython.Py_ssize_t = self.start
+        size: cython.Py_ssize_t
+        found = []
+        while at < len(self.buffer):
+            size = u32(p, at) + (0 if self.is_rocketmq else 4)
+            found.append((at, size))
+            at += size
+        return found
+
+    def keep(self, wanted: list[bool]) -> None:
+        """Leave only the records in the buffer that are wanted; there is one answer for each."""
+        p: cython.p_uchar = self.buffer
+        at: cython.Py_ssize_t = self.start
+        o: cython.Py_ssize_t = self.start
+        size: cython.Py_ssize_t
+        if len(wanted) != self.count:
+            raise ValueError(f"{len(wanted)} answers about {self.count} records")
+        self.count = 0
+        for answer in wanted:
+            size = u32(p, at) + (0 if self.is_rocketmq else 4)
+            if answer:
+                if cython.compiled:
+                    memmove(p + o, p + at, size)
+                else:
+                    p[o : o + size] = p[at : at + size]
+                o += size
+                self.count += 1
+            at += size
+        resize(self.buffer, o)
+        self.size = o - self.start
+
+
+@cython.cclass
+class Slicer:
+    """Collects the records of one pull; ``begin`` makes it ready for the next.  One thread uses it at a time."""
+
+    if not cython.compiled:
+        __slots__ = (
+            "buffer",
+            "chosen",
+            "chosen_bytes",
+            "count",
+            "end",
+            "hash_count",
+            "hashes",
+            "head_room",
+            "is_full",
+            "is_litemq",
+            "max_bytes",
+            "max_count",
+            "odd",
+            "offset",
+            "rows",
+            "scan_end",
+            "scratch",
+            "stride",
+            "strips",
+            "takes_all",
+            "transcodes",
+            "used",
+            "wanted",
+        )
+
+    def __init__(self, is_litemq: bool, stride: int, odd: Callable[[bytes, int], bytes | None]) -> None:
+        """``odd`` transcodes a record that the kernel leaves: (record, position) → record."""
+        self.is_litemq = is_litemq
+        self.odd = odd
+        self.stride = stride
+        self.wanted = array("q", bytes(8 * 3 * 64))
+        self.hashes = array("q", bytes(8 * 4))
+        self.rows = layout.table(1)
+        self.scratch = bytearray()
+        self.buffer: bytearray | None = None
+
+    def begin(
+        self,
+        offset: cython.longlong,
+        end: cython.longlong,
+        tag_hashes: Collection[int] | None,
+        max_count: cython.longlong,
+        max_bytes: cython.longlong,
+        max_scan: cython.longlong,
+        head_room: cython.Py_ssize_t,
+        as_rocketmq: cython.bint,
+    ) -> None:
+        """Begin a pull of the entries from ``offset`` on to ``end``; ``tag_hashes`` None takes all of them."""
+        self.offset = offset
+        self.end = end
+        self.max_count = max(max_count, 1)
+        self.max_bytes = max_bytes
+        self.scan_end = min(end - offset, max(max_scan, self.max_count)) + offset
+        self.head_room = head_room
+        self.used = head_room
+        self.count = 0
+        self.is_full = False
+        self.transcodes = self.is_litemq and as_rocketmq
+        self.strips = not self.is_litemq and as_rocketmq
+        self.takes_all = tag_hashes is None
+        self.hash_count = 0
+        self.buffer = None
+        if tag_hashes is not None:
+            if len(tag_hashes) > len(self.hashes):
+                self.hashes = array("q", bytes(8 * len(tag_hashes)))
+            for value in tag_hashes:
+                self.hashes[self.hash_count] = value & _MASK
+                self.hash_count += 1
+
+    @cython.ccall
+    @cython.exceptval(-1)
+    def missing(self) -> cython.Py_ssize_t:
+        """Return how many entries from ``offset`` on are worth a look at once; 0 when the pull is complete."""
+        if self.is_full or self.count >= self.max_count or self.offset >= self.scan_end:
+            return 0
+        if self.takes_all:
+            return min(self.scan_end - self.offset, self.max_count - self.count)
+        return min(self.scan_end - self.offset, _CHUNK)
+
+    @cython.ccall
+    @cython.exceptval(-1)
+    def choose(self, entries: object, place: cython.Py_ssize_t, count: cython.Py_ssize_t) -> cython.int:
+        """Look at the ``count`` entries from ``entries[place]`` on, whose first is that of ``offset``."""
+        view: cython.const[cython.uchar][::1] = entries
+        p: cython.pointer(cython.const[cython.uchar])
+        i: cython.Py_ssize_t
+        position: cython.longlong
+        size: cython.longlong
+        tag: cython.longlong
+        total: cython.Py_ssize_t = self.used - self.head_room
+        limit: cython.Py_ssize_t = min(self.max_count - self.count, _MAX_CHOSEN)
+        if 3 * limit > len(self.wanted):
+            self.wanted = array("q", bytes(8 * 3 * limit))
+        self.chosen = 0
+        self.chosen_bytes = 0
+        if count <= 0:
+            return 0
+        if cython.compiled:
+            p = cython.address(view[0])
+        else:
+            p = view
+        while count > 0 and self.chosen < limit and self.offset < self.scan_end:
+            position = i64(p, place)
+            size = u32(p, place + 8)
+            if self.takes_all:
+                i = 0
+            else:
+                tag = u32(p, place + (12 if self.stride == 24 else 16))
+                i = 0
+                while i < self.hash_count and self.hashes[i] != tag:
+                    i += 1
+            if (self.takes_all or i < self.hash_count) and 0 < size < _NOT_THERE and position >= 0:
+                if total + self.chosen_bytes + size > self.max_bytes and (self.chosen > 0 or self.count > 0):
+                    # What is sent may be smaller than what is stored: only the record alone can tell.
+                    if self.chosen > 0:
+                        return 0
+                    if not (self.transcodes or self.strips):
+                        self.is_full = True
+                        return 0
+                    limit = 1
+                self.wanted[3 * self.chosen] = position
+                self.wanted[3 * self.chosen + 1] = size
+                self.wanted[3 * self.chosen + 2] = self.offset
+                self.chosen += 1
+                self.chosen_bytes += size
+            self.offset += 1
+            place += self.stride
+            count -= 1
+        return 0
+
+    @cython.ccall
+    @cython.exceptval(-1)
+    def fetch(self, find: Callable[[int], Segment | None], nowait: cython.bint) -> cython.int:
+        """Read what was chosen; return 0 when ``nowait`` and a part of it is not in memory.
+
+        ``offset`` is then that of the first record that was not read.
+        """
+        i: cython.Py_ssize_t = 0
+        k: cython.Py_ssize_t
+        last: cython.Py_ssize_t
+        base: cython.Py_ssize_t
+        span: cython.Py_ssize_t
+        size: cython.Py_ssize_t
+        got: cython.Py_ssize_t
+        bytes_wanted: cython.longlong
+        first: cython.longlong
+        end: cython.longlong
+        start: cython.longlong
+        segment_end: cython.longlong
+        p: cython.p_uchar
+        target: bytearray
+        while i < self.chosen:
+            first = self.wanted[3 * i]
+            end = first + self.wanted[3 * i + 1]
+            segment = find(first)
+            if segment is None:
+                i += 1
+                continue
+            start = segment.start
+            segment_end = start + segment.size
+            if end > segment_end:
+                i += 1
+                continue
+            bytes_wanted = end - first
+            last = i + 1
+            while last < self.chosen:
+                size = self.wanted[3 * last + 1]
+                if (
+                    self.wanted[3 * last] < end
+                    or self.wanted[3 * last] + size > segment_end
+                    or self.wanted[3 * last] + size - first > _SPAN_FACTOR * (bytes_wanted + size)
+                ):
+                    break
+                bytes_wanted += size
+                end = self.wanted[3 * last] + size
+                last += 1
+            span = end - first
+            if self.transcodes:
+                self.reserve(self.chosen_bytes + _ROOM * self.chosen)
+                if len(self.scratch) < span:
+                    self.scratch = room_for(span)
+                target = self.scratch
+                base = 0
+            else:
+                target = self.reserve(max(span, self.chosen_bytes))
+                base = self.used
+            got = segment.file.read_into(memoryview(target)[base : base + span], first - start, nowait=nowait)
+            if got < 0:
+                self.offset = self.wanted[3 * i + 2]
+                return 0
+            if got < span:  # the file is shorter than it should be
+                p = target
+                if cython.compiled:
+                    memset(p + base + got, 0, span - got)
+                else:
+                    p[base + got : base + span] = bytes(span - got)
+            for k in range(i, last):
+                size = self.put(base + self.wanted[3 * k] - first, self.wanted[3 * k + 1], self.wanted[3 * k])
+                self.chosen_bytes -= self.wanted[3 * k + 1]
+                if size == 0:
+                    continue
+                if self.count > 0 and self.used - self.head_room + size > self.max_bytes:
+                    self.offset = self.wanted[3 * k + 2]
+                    self.is_full = True
+                    return 1
+                self.used += size
+                self.count += 1
+            i = last
+        return 1
+
+    @cython.cfunc
+    def reserve(self, size: cython.Py_ssize_t) -> bytearray:
+        """Return the buffer with ``size`` bytes free behind those that are used."""
+        if self.buffer is None:
+            self.buffer = room_for(self.used + size)
+        elif len(self.buffer) < self.used + size:
+            resize(self.buffer, self.used + size)
+        return self.buffer
+
+    @cython.cfunc
+    @cython.exceptval(-1)
+    def put(self, at: cython.Py_ssize_t, size: cython.Py_ssize_t, position: cython.longlong) -> cython.Py_ssize_t:
+        """Move the record at ``at``, of the buffer or of what is transcoded, behind the last; 0 when it is damaged."""
+        p: cython.p_uchar = self.buffer
+        source: cython.p_uchar
+        rows: cython.p_longlong
+        answer: cython.Py_ssize_t
+        if self.strips:
+            return strip_rocketmq(p, at, size, p, self.used)
+        if self.transcodes:
+            source = self.scratch
+            if cython.compiled:
+                rows = cython.address(self.rows[0])
+            else:
+                rows = self.rows
+            answer = put_as_rocketmq(source, at, size, position, rows, p, self.used)
+            if answer >= 0:
+                return answer
+            whole = self.odd(bytes(self.scratch[at : at + size]), position)
+            if whole is None or len(whole) > size + _ROOM:
+                return 0
+            record: bytes = whole
+            if cython.compiled:
+                memcpy(p + self.used, cython.cast(cython.p_char, record), len(record))
+            else:
+                p[self.used : self.used + len(record)] = record
+            return len(record)
+        if self.is_litemq:
+            if u32(p, at) + 4 != size or u32(p, at + 4) != _MAGIC_LITEMQ:
+                return 0
+        elif u32(p, at) != size:
+            return 0
+        if at != self.used:
+            if cython.compiled:
+                memmove(p + self.used, p + at, size)
+            else:
+                p[self.used : self.used + size] = p[at : at + size]
+        return size
+
+    @cython.ccall
+    def finish(self, status: object, low: cython.longlong, high: cython.longlong) -> Pulled:
+        """Hand over what was collected."""
+        buffer: bytearray | None = self.buffer
+        self.buffer = None
+        if buffer is None:
+            buffer = bytearray(self.used)
+        elif len(buffer) != self.used:
+            resize(buffer, self.used)
+        if len(self.scratch) > _KEPT_SCRATCH:
+            self.scratch = bytearray()
+        return Pulled(
+            buffer, self.head_room, self.count, self.offset, low, high, status, self.transcodes or not self.is_litemq
+        )

@@ -1,0 +1,266 @@
+"""Reading an open store as remoting clients do: pulls, and single records in RocketMQ's bytes.
+
+A pull takes at once what is in memory (``_slice_cy``); what is not becomes a ``ColdPull``, which a thread finishes
+with what was looked up here: open files, segments, and a copy of the entries that are in no file.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Collection, Iterator
+from enum import Enum
+
+from litemq.format import properties as property_text
+from litemq.format._scan_cy import LITEMQ
+from litemq.format._transcode_cy import properties_text
+from litemq.format.record import LITEMQ as LITEMQ_FORMAT
+from litemq.format.transcode import odd_to_rocketmq, to_rocketmq
+from litemq.store._slice_cy import Pulled, Slicer
+from litemq.store._tails_cy import QueueTail
+from litemq.store.arguments import check_text
+from litemq.store.commit_log import CommitLog, read_error
+from litemq.store.consume_queue import ConsumeQueues
+from litemq.store.frames import Kind, read_head, stated_offset
+from litemq.store.key_index import KeyIndex
+from litemq.store.queue_files import EntryPart, read_parts
+from litemq.store.reader import Reader, asked
+from litemq.store.segments import Segment
+from litemq.store.tables import Tables
+
+MAX_SCAN = 800
+"""Entries that one pull looks at."""
+
+
+class PullStatus(Enum):
+    """How a pull ended."""
+
+    FOUND = "records are there"
+    NO_MATCH = "messages were looked at, none of them is wanted and sound"
+    AT_END = "nothing is there to read yet"
+    TOO_SMALL = "the offset is below the queue's first"
+    TOO_LARGE = "the offset is above the queue's end"
+    EMPTY = "the queue never had a message"
+
+
+class ColdPull:
+    """A pull that has to wait for the disk; any thread may ``finish`` it."""
+
+    __slots__ = ("_filler", "_high", "_low", "_parts", "_segments", "_slicer", "_starts", "offset")
+
+    def __init__(
+        self,
+        slicer: Slicer,
+        offset: int,
+        parts: list[EntryPart],
+        filler: bytes,
+        segments: list[Segment],
+        low: int,
+        high: int,
+    ) -> None:
+        self._slicer = slicer
+        self.offset = offset
+        self._parts = parts
+        self._filler = filler
+        self._segments = segments
+        self._starts = [segment.start for segment in segments]
+        self._low = low
+        self._high = high
+
+    def finish(self) -> Pulled:
+        """Read, waiting for the disk; once only.
+
+        Raises:
+            ReadFailed: the disk did not give the bytes.
+        """
+        slicer, stride = self._slicer, len(self._filler)
+        try:
+            entries = read_parts(self._parts, self._filler, nowait=False)
+            assert entries is not None  # only a read that must not wait gives None
+            while slicer.missing():
+                place = (slicer.offset - self.offset) * stride
+                slicer.choose(entries, place, (len(entries) - place) // stride)
+                slicer.fetch(self._find, False)
+        except OSError as error:
+            raise read_error(error) from error
+        return _complete(slicer, self._low, self._high)
+
+    def _find(self, position: int) -> Segment | None:
+        i = bisect_right(self._starts, position) - 1
+        return self._segments[i] if i >= 0 and position < self._segments[i].end else None
+
+
+def _complete(slicer: Slicer, low: int, high: int) -> Pulled:
+    pulled: Pulled = slicer.finish(PullStatus.FOUND if slicer.count else PullStatus.NO_MATCH, low, high)
+    return pulled
+
+
+class PullReader(Reader):
+    """A ``Reader`` that answers with record bytes."""
+
+    def __init__(
+        self,
+        log: CommitLog,
+        queues: ConsumeQueues,
+        index: KeyIndex,
+        tables: Tables,
+        readable_end: Callable[[], int],
+    ) -> None:
+        super().__init__(log, queues, index, tables, readable_end)
+        self._slicer = self._new_slicer()
+
+    def _new_slicer(self) -> Slicer:
+        return Slicer(self._log.format.code == LITEMQ, self._log.format.queue_entry_size, odd_to_rocketmq)
+
+    def pull(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        *,
+        max_count: int = 32,
+        max_bytes: int = 1 << 18,
+        tag_hashes: Collection[int] | None = None,
+        max_scan: int = MAX_SCAN,
+        head_room: int = 0,
+        as_rocketmq: bool = True,
+    ) -> Pulled | ColdPull:
+        """Return messages of a queue from ``offset`` on whose tag has one of ``tag_hashes``, None: any.
+
+        At most ``max_count`` of them in at most ``max_bytes`` as they are sent, but at least one whatever its size,
+        found among ``max_scan`` entries.  With ``as_rocketmq`` the records are what remoting clients read, without it
+        those of the log.  ``head_room`` bytes before them are free.  What is not in memory gives a ``ColdPull``.
+
+        Raises:
+            ReadFailed: the disk did not give the bytes.
+        """
+        if not self._is_open:
+            self.check_open()
+        try:
+            tail = self._queues.find(topic, queue_id)
+            if tail is None:
+                first = self._tables.first_offset(topic, queue_id)
+                return self._outside(offset, first, first, first, head_room)
+            high = self._queues.end_offset(tail, self._readable_end())
+            low = self._low(tail, high)
+            if not low <= offset < high:
+                return self._outside(offset, low, high, tail.next_offset, head_room)
+            limits = (tag_hashes, max_count, max_bytes, max_scan, head_room, as_rocketmq)
+            slicer = self._slicer
+            slicer.begin(offset, high, *limits)
+            if self._is_warm(slicer, tail) or slicer.count:
+                return _complete(slicer, low, high)
+            self.cold_reads += 1
+            self._slicer = self._new_slicer()
+            slicer.begin(offset, high, *limits)
+            parts = self._queues.parts(tail, offset, min(max(max_scan, max_count), high - offset))
+            return ColdPull(slicer, offset, parts, self._queues.filler, list(self._log.segments), low, high)
+        except OSError as error:
+            raise read_error(error) from error
+
+    def _is_warm(self, slicer: Slicer, tail: QueueTail) -> bool:
+        """Collect records; return whether all of it was in memory."""
+        stride = tail.entry_size
+        written = tail.next_offset - tail.used // stride
+        find = self._log.segments.find
+        while count := slicer.missing():
+            offset = slicer.offset
+            if offset >= written:
+                slicer.choose(tail.tail, (offset - written) * stride, min(count, tail.next_offset - offset))
+            else:
+                entries = read_parts(self._queues.parts(tail, offset, count), self._queues.filler, nowait=True)
+                if entries is None:
+                    return False
+                slicer.choose(entries, 0, len(entries) // stride)
+            if not slicer.fetch(find, True):
+                return False
+        return True
+
+    def _low(self, tail: QueueTail, high: int) -> int:
+        low = self._queues.min_offset(tail, self._log.start)
+        purged = self._tables.deletions.min_offsets.get(tail.topic)
+        if purged is not None:
+            low = max(low, purged.get(tail.queue_id, 0))
+        return min(low, high)
+
+    def _outside(self, offset: int, low: int, high: int, appended: int, head_room: int) -> Pulled:
+        """Return why nothing is read; what is appended but not readable yet is waited for."""
+        status = PullStatus.AT_END
+        going_on = offset
+        if appended == 0:
+            status, going_on = PullStatus.EMPTY, 0
+        elif offset < low:
+            status, going_on = PullStatus.TOO_SMALL, low
+        elif offset > appended:
+            status, going_on = PullStatus.TOO_LARGE, high
+        return Pulled(bytearray(head_room), head_room, 0, going_on, low, high, status, True)
+
+    def properties(self, pulled: Pulled) -> Iterator[dict[str, str]]:
+        """Yield what clients see as the properties of each record; for filters that ask for more than a hash."""
+        for place, size in pulled.places():
+            record: bytes | None = bytes(pulled.buffer[place : place + size])
+            if record is not None and not pulled.is_rocketmq:
+                record = to_rocketmq(LITEMQ, record, stated_offset(LITEMQ_FORMAT, record))
+            yield property_text.parse(properties_text(record or b""))
+
+    def keep(self, pulled: Pulled, wanted: list[bool]) -> None:
+        """Leave out of a pull what is not wanted; there is one answer for each record."""
+        pulled.keep(wanted)
+        if not pulled.count and pulled.status is PullStatus.FOUND:
+            pulled.status = PullStatus.NO_MATCH
+
+    # -- times ---------------------------------------------------------------------------------------------------
+
+    def search_offset(self, topic: str, queue_id: int, time_ms: int, *, upper: bool = False) -> int:
+        """Return the first offset stored at or after ``time_ms``; with ``upper`` the last at or before it.
+
+        The nearest end of the queue stands for what is not there.
+        """
+        if not upper:
+            return self.offset_at_time(topic, queue_id, time_ms)
+        behind = self.offset_at_time(topic, queue_id, time_ms + 1)
+        return max(behind - 1, self.min_offset(topic, queue_id))
+
+    @asked
+    def earliest_store_time(self, topic: str, queue_id: int) -> int:
+        """Return the store time of a queue's first message that is not damaged; -1 without one."""
+        tail = self._queues.find(topic, queue_id)
+        if tail is None:
+            return -1
+        return self._next_sound(tail, self.min_offset(topic, queue_id), self.max_offset(topic, queue_id))[1]
+
+    # -- single records ------------------------------------------------------------------------------------------
+
+    @asked
+    def record_bytes(self, position: int, *, as_rocketmq: bool = True) -> bytes | None:
+        """Return the record that starts at ``position``; None where no sound one does."""
+        if not self._log.start <= position < self._readable_end():
+            return None
+        head = read_head(self._log.format, self._log.read(position, 8))
+        row = self._row(position, head.size) if head.kind is Kind.RECORD else None
+        if row is None:
+            return None
+        return to_rocketmq(self._log.format.code, row[0], position) if as_rocketmq else row[0]
+
+    @asked
+    def query(
+        self, topic: str, key: str, *, unique: bool = False, begin_ms: int = 0, end_ms: int = 1 << 63, limit: int = 64
+    ) -> list[bytes]:
+        """Return messages of a topic with this key, or ``unique`` id, as clients read them, the newest first.
+
+        Their store time is from ``begin_ms`` to ``end_ms``, both included.
+        """
+        check_text("topic", topic)
+        check_text("key", key)
+        found: dict[int, bytes] = {}
+        for position in self._index.positions(topic, key):
+            if len(found) >= limit or position < self._log.start:  # newest first: what follows is gone, too
+                break
+            record = self._candidate(position)
+            if record is None or record.topic != topic or self._is_dead(record):
+                continue
+            has_key = key == record.message_id if unique else key in record.keys
+            if has_key and begin_ms <= (record.store_time or 0) <= end_ms:
+                data = self.record_bytes(position)
+                if data is not None:
+                    found[position] = data
+        return list(found.values())
