@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import errno
 import struct
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from litemq.errors import LiteMQError, ReadFailed, StoreFull, WriteFailed
 from litemq.format.record import Format
@@ -20,6 +20,14 @@ _LITEMQ_FILLER = b"\xff\xff\xff\xff"
 _ROCKETMQ_FILLER = struct.Struct(">II")
 _ROCKETMQ_BLANK = 0xCBD43194
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+
+During = Callable[[str], AbstractContextManager[object]]
+"""Enters what is about to take long; its name is given."""
+
+
+def unwatched(_work: str) -> AbstractContextManager[object]:
+    """Tell nobody."""
+    return nullcontext()
 
 
 class CommitLog:
@@ -33,6 +41,8 @@ class CommitLog:
         self.failure: LiteMQError | None = None
         """Why the log takes no more writes."""
         self.rolls = 0
+        self.during: During = unwatched
+        """Told of what may keep the owner's thread waiting: ``flush``, ``roll``, ``checkpoint``, ``retention``."""
 
     def _log_end(self, end: int) -> LogEnd:
         last = self.segments.last
@@ -88,7 +98,7 @@ class CommitLog:
             filler = _LITEMQ_FILLER if left >= len(_LITEMQ_FILLER) else b""
         elif left >= _ROCKETMQ_FILLER.size:
             filler = _ROCKETMQ_FILLER.pack(left, _ROCKETMQ_BLANK)
-        with self.changing_files():
+        with self.during("roll"), self.changing_files():
             # The next file first: without room for it the filler would end a segment that nothing follows.
             segment = self.segments.add(self.tail.segment_end)
             if filler:

@@ -343,18 +343,37 @@ class OsFileSystem:
         return OsLock(fd, key)
 
     def is_locked(self, path: Path) -> bool:
-        key = _lock_key(path)
-        with _held_guard:
-            if key in _held:
-                return True
-            try:
-                fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-            except OSError:
-                return False
-            try:
-                question = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)
-                answer = fcntl.fcntl(fd, fcntl.F_GETLK, question)
-                kind: int = _FLOCK.unpack(answer)[0]
-                return kind != fcntl.F_UNLCK
-            finally:
-                os.close(fd)
+        return _holder(path) is not None
+
+
+def _holder(path: Path) -> int | None:
+    """Return the process that holds the lock; None: nobody does."""
+    key = _lock_key(path)
+    with _held_guard:
+        if key in _held:
+            return os.getpid()  # and nothing is opened: closing any descriptor of the file would give the lock back
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        except OSError:
+            return None
+        try:
+            question = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)
+            kind, _, _, _, pid = _FLOCK.unpack(fcntl.fcntl(fd, fcntl.F_GETLK, question))
+            return None if kind == fcntl.F_UNLCK else pid
+        finally:
+            os.close(fd)
+
+
+def holder_text(path: Path) -> str:
+    """Return who holds the lock, in words for a person."""
+    pid = _holder(path)
+    if pid is None or pid <= 0:
+        return "another process"
+    if pid == os.getpid():
+        return "this process already"
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        words = []
+    command = " ".join(b" ".join(words).decode(errors="replace").split())
+    return f"process {pid} ({command[:80]})" if command else f"process {pid}"

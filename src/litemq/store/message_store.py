@@ -23,7 +23,7 @@ from litemq.store.appender import Appender
 from litemq.store.arguments import check_number
 from litemq.store.changes import Change
 from litemq.store.checkpointer import Checkpointer
-from litemq.store.commit_log import reading_files, write_error
+from litemq.store.commit_log import During, reading_files, write_error
 from litemq.store.flush import Flusher
 from litemq.store.fs import FileSystem, OsFileSystem
 from litemq.store.housekeeper import Housekeeper
@@ -237,7 +237,8 @@ class MessageStore:
         try:
             self._flusher.kick()
             if self._log.end - self._flusher.flushed > self._config.dirty_limit_bytes:
-                self._flusher.wait(self._log.end - self._config.dirty_limit_bytes // 2)
+                with self._log.during("flush"):
+                    self._flusher.wait(self._log.end - self._config.dirty_limit_bytes // 2)
         except LiteMQError as error:
             error.appended = answer
             raise
@@ -313,6 +314,10 @@ class MessageStore:
 
     # -- housekeeping ----------------------------------------------------------------------------
 
+    def tell_of_work(self, during: During) -> None:
+        """Tell of what may keep the owner waiting: each of ``flush``, ``roll``, ``checkpoint``, ``retention``."""
+        self._log.during = during
+
     def hold(self, name: str, position: int, *, until_ms: int) -> None:
         """Keep everything from ``position`` on until ``until_ms``; the same name again moves the hold."""
         self._housekeeper.holds[name] = Hold(name, position, until_ms)
@@ -332,11 +337,13 @@ class MessageStore:
             self._progress_at = now + self._config.progress_interval_ms
             self._state.save_progress()
         if self._checkpointer.is_due(now):
-            self._checkpointer.begin()
-        self._housekeeper.remove()  # what an earlier pass decided
-        if now >= self._retention_at:
-            self._retention_at = now + _RETENTION_INTERVAL_MS
-            self.retain()
+            with self._log.during("checkpoint"):
+                self._checkpointer.begin()
+        with self._log.during("retention"):
+            self._housekeeper.remove()  # what an earlier pass decided
+            if now >= self._retention_at:
+                self._retention_at = now + _RETENTION_INTERVAL_MS
+                self.retain()
 
     def checkpoint(self, *, wait: bool = True) -> None:
         """Write out and sync everything derived, so that a recovery starts here.

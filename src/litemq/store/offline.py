@@ -23,7 +23,7 @@ from litemq.format.checkpoint import Checkpoint
 from litemq.format.record import TMQ
 from litemq.store import checkpoint
 from litemq.store.file_tree import read_all, remove_tree, write_all
-from litemq.store.fs import FileSystem
+from litemq.store.fs import FileSystem, holder_text
 from litemq.store.layout import Paths
 from litemq.store.log_files import TMQ_INDEX
 from litemq.store.log_walk import Log, open_log
@@ -45,7 +45,7 @@ def open_store(path: Path | str, fs: FileSystem) -> tuple[Log, Path]:
     if log.store is None:
         raise BadStore(f"{path} is no store directory but a {log.files.kind}; give the directory that holds commitlog/")
     if log.live is not None:
-        raise StoreInUse(f"{path} is in use by another process; stop it first")
+        raise StoreInUse(f"{path} is in use by {holder_text(log.store / 'lock')}; stop it first")
     if log.files.is_tree or log.format is TMQ:
         _check_tmq(log)
     else:
@@ -122,7 +122,7 @@ def held(fs: FileSystem, store: Path) -> Iterator[None]:
             f"{path} cannot be locked: {error.strerror}; remove it when no process has the store open"
         ) from error
     if lock is None:
-        raise StoreInUse(f"{store} is in use by another process; stop it first")
+        raise StoreInUse(f"{store} is in use by {holder_text(path)}; stop it first")
     try:
         yield
     finally:

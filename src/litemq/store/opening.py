@@ -28,7 +28,7 @@ from litemq.store.commit_log import NO_SPACE, CommitLog, write_error
 from litemq.store.consume_queue import ConsumeQueues
 from litemq.store.dispatcher import Dispatcher
 from litemq.store.frames import Kind, read_head
-from litemq.store.fs import FileSystem, Lock
+from litemq.store.fs import FileSystem, Lock, holder_text
 from litemq.store.key_index import KeyIndex
 from litemq.store.layout import Layout, Paths, settle, write_down
 from litemq.store.progress import Progress
@@ -93,7 +93,7 @@ def _open_parts(paths: Paths, config: StoreConfig, fs: FileSystem, clock: Clock)
     fs.make_dirs(paths.root)
     lock = fs.lock(paths.lock)
     if lock is None:
-        raise StoreInUse(f"{paths.root} is in use by another process; stop it first")
+        raise StoreInUse(f"{paths.root} is in use by {holder_text(paths.lock)}; stop it first")
     try:
         return _Opening(paths, config, fs, clock, lock).run()
     except BaseException:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import threading
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from random import Random
 
@@ -177,11 +178,19 @@ def test_above_the_dirty_limit_an_append_waits(tmp_path: Path) -> None:
         store.append(Message("orders", b"first"))
         store.flush()
         gate.opened.clear()
+        told: list[str] = []
+
+        def during(work: str) -> nullcontext[None]:
+            told.append(work)
+            return nullcontext()
+
+        store.tell_of_work(during)
         sent = 0
         with pytest.raises(FlushTimeout):  # noqa: PT012 - whichever of them meets the limit
             for sent in range(100):  # noqa: B007
                 store.append(Message("orders", b"." * 1000))
         assert 4 <= sent <= 10
+        assert told == ["flush"]
         assert store.appended_end - store.flushed_end <= 6000 + 4000
         gate.opened.set()
         until(lambda: store.flushed_end == store.appended_end)

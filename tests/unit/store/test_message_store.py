@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -600,3 +603,42 @@ def test_a_configuration_that_disagrees_is_refused(tmp_path: Path) -> None:
     with open_store(tmp_path) as store:
         assert store.was_clean
         assert bodies(store) == sent
+
+
+def test_what_may_take_long_is_told(tmp_path: Path) -> None:
+    clock = ManualClock()
+    told: list[str] = []
+
+    @contextmanager
+    def during(work: str) -> Iterator[None]:
+        told.append(work)
+        yield
+        told.append(f"end of {work}")
+
+    with open_store(tmp_path, clock=clock) as store:
+        store.tell_of_work(during)
+        fill(store, 1, size=SEGMENT // 2)
+        assert not told
+        fill(store, 1, size=SEGMENT // 2)
+        assert told == ["roll", "end of roll"]
+        told.clear()
+        clock.advance(60_000)
+        store.tick()
+        assert told == ["checkpoint", "end of checkpoint", "retention", "end of retention"]
+
+
+def test_who_holds_a_store_is_named(tmp_path: Path) -> None:
+    code = (
+        "import sys; from litemq import MessageStore\n"
+        "with MessageStore.open(sys.argv[1]): print(flush=True); sys.stdin.read()\n"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path / "store")]
+    with open_store(tmp_path):
+        pass  # made small
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None
+        other.stdout.readline()
+        with pytest.raises(StoreInUse, match=rf"is in use by process {other.pid} \(.*python.* -c .*\); stop it first"):
+            open_store(tmp_path)
+        assert other.stdin is not None
+        other.stdin.close()
