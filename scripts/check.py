@@ -50,8 +50,8 @@ def locks() -> list[str]:
     for requirement in requirements():
         name = re.match(r"[A-Za-z0-9._-]+", requirement)
         assert name is not None, requirement
-        pin = requirement.replace(name[0], normal(name[0]), 1)
-        if normal(name[0]) not in names or ("==" in requirement and pin not in locked):
+        pin = requirement.partition(";")[0].strip().replace(name[0], normal(name[0]), 1)
+        if normal(name[0]) not in names or ("==" in pin and pin not in locked):
             problems.append(f"{requirement} is not in requirements/*.lock as pyproject.toml asks; run: make lock")
     return problems
 

@@ -14,13 +14,14 @@ from pathlib import Path
 from types import NoneType
 from typing import Any, Final, Literal, TypeVar, get_args, get_origin, get_type_hints
 
-from litemq.config import BrokerConfig, LimitsConfig, StoreConfig
+from litemq.config import BrokerConfig, LimitsConfig, NameserverConfig, StoreConfig
 from litemq.errors import BadStore
 
 FILE_NAME: Final = "litemq.toml"
 """Read from the current directory when no file is named and there is one."""
 
 SECTIONS: Final[Mapping[str, type]] = {
+    "nameserver": NameserverConfig,
     "broker": BrokerConfig,
     "store": StoreConfig,
     "limits": LimitsConfig,
@@ -254,12 +255,14 @@ def _from_value(value: object, wanted: Any) -> object:  # noqa: ANN401
         return float(value)
     if kind is Path and isinstance(value, str) and value:
         return Path(value)
-    if get_origin(kind) is tuple and isinstance(value, list | tuple) and all(isinstance(part, str) for part in value):
-        return tuple(value)
+    if get_origin(kind) is tuple:
+        if isinstance(value, list | tuple) and all(isinstance(part, str) for part in value):
+            return tuple(value)
+        raise _Unfit(description)
     if get_origin(kind) is Literal:
         is_fit = isinstance(value, str) and value in get_args(kind)
     else:
-        is_fit = isinstance(kind, type) and type(value) is kind
+        is_fit = isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
     if not is_fit:
         raise _Unfit(description)
     return value

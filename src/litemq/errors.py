@@ -21,6 +21,7 @@ LiteMQError
 │   ├── StoreFull             the disk is (nearly) full: writes are refused, reads go on
 │   ├── StoreInUse            another process holds the store
 │   ├── Busy                  a limit is reached: the answer says which one, and when to try again
+│   ├── CannotListen          an address is in use, or none of this machine's
 │   ├── NoAnswer              a peer did not answer in time, or went away
 │   └── FlushTimeout          stored, but not yet known to be on disk
 └── StorageError          an operator must look
@@ -145,6 +146,10 @@ class StoreInUse(Unavailable):
 
 class Busy(Unavailable):
     """A limit is reached; the text says which one."""
+
+
+class CannotListen(Unavailable):
+    """An address cannot be listened on: it is in use, or none of this machine's."""
 
 
 class NoAnswer(Unavailable):

@@ -1,0 +1,156 @@
+"""A server process: its event loop, its signals, its log lines, its garbage, and how it ends.
+
+The first SIGTERM or SIGINT (or, for a child, the end of stdin: its parent is gone) asks for a clean stop; a second one
+ends the process at once, as a crash would.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import gc
+import logging
+import os
+import re
+import signal
+import sys
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from contextlib import AsyncExitStack, contextmanager
+from types import FrameType
+from typing import Final, Protocol
+
+from litemq.errors import CannotListen
+
+STDIN: Final = 0
+_ENDING: Final = (signal.SIGTERM, signal.SIGINT)
+_LISTENING: Final = (errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EACCES, errno.EAFNOSUPPORT)
+_THRESHOLDS: Final = (10_000, 20, 50)
+"""Of the garbage collector: a broker makes few cycles, and a look at many young objects is not free."""
+
+Start = Callable[[AsyncExitStack], Awaitable[None]]
+"""Starts everything; what must be closed is pushed onto the stack."""
+
+
+class Part(Protocol):
+    """What a process runs."""
+
+    async def start(self) -> None: ...
+    async def close(self) -> None: ...
+
+
+def serve(start: Start, *, is_child: bool = False) -> None:
+    """Start everything, wait until the process is told to end, close in the reverse order.
+
+    Raises:
+        LiteMQError: what could not be started says why; the rest was closed.
+    """
+    with _Ending() as ending:
+        _run(_serve(start, ending, is_child))
+
+
+async def _serve(start: Start, ending: _Ending, is_child: bool) -> None:
+    ending.attach(asyncio.get_running_loop(), is_child=is_child)
+    async with AsyncExitStack() as stack:
+        await start(stack)
+        _settle_garbage()
+        await ending.asked.wait()
+
+
+async def begin(stack: AsyncExitStack, part: Part) -> None:
+    """Start a part; it is closed with the stack."""
+    await part.start()
+    stack.push_async_callback(part.close)
+
+
+@contextmanager
+def listening(what: str, advice: str) -> Iterator[None]:
+    """Name an address that cannot be listened on.
+
+    Args:
+        what: Who wants to listen.
+        advice: The setting that chooses the address.
+    """
+    try:
+        yield
+    except OSError as error:
+        text = error.strerror or str(error)
+        # A loop tells it as "error while attempting to bind on address ('127.0.0.1', 9876): address already in use".
+        told = re.search(r"on address \('([^']*)', (\d+)[^)]*\): (?:\[.*?\] )?(.*)", text)
+        if told is not None:
+            text = f"cannot listen on {told[1]}:{told[2]}: {told[3]}"
+        if error.errno not in _LISTENING and told is None:
+            raise
+        raise CannotListen(f"{what}: {text}; choose another address with {advice}") from error
+
+
+def configure_logging(level: str, name: str = "") -> None:
+    """Send the log to stderr; ``name`` tells the lines of several processes apart."""
+    shown = f" {name.replace('%', '%%')}" if name else ""
+    handler = logging.StreamHandler(sys.stderr)
+    formatter = logging.Formatter(f"%(asctime)s.%(msecs)03dZ %(levelname)s{shown} %(name)s: %(message)s")
+    formatter.datefmt = "%Y-%m-%dT%H:%M:%S"
+    formatter.converter = time.gmtime
+    handler.setFormatter(formatter)
+    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+
+
+def _run(main: Coroutine[object, object, None]) -> None:
+    """Run to the end on a new loop: uvloop's where there is one."""
+    if sys.platform == "linux":
+        import uvloop
+
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(main)
+    else:
+        asyncio.run(main)
+
+
+def _settle_garbage() -> None:
+    """Take all that was made at the start out of the collector's sight: it stays as long as the process."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*_THRESHOLDS)
+
+
+class _Ending:
+    """Knows that the process was asked to end; set before the loop runs, so that no signal is missed."""
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+        self._is_asked = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._before: dict[int, object] = {}
+
+    def __enter__(self) -> _Ending:
+        for number in _ENDING:
+            # Not by the loop: it would not hear the second one while it is busy closing.
+            self._before[number] = signal.signal(number, self._on_signal)
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._loop = None
+        for number, handler in self._before.items():
+            signal.signal(number, handler)  # type: ignore[arg-type]  # what ``signal`` returned
+
+    def attach(self, loop: asyncio.AbstractEventLoop, *, is_child: bool) -> None:
+        """Wake this loop; one of a child also when its parent is gone."""
+        self._loop = loop
+        if self._is_asked:
+            self.asked.set()
+        if is_child:
+            loop.add_reader(STDIN, self._on_stdin)
+
+    def _on_signal(self, number: int, _frame: FrameType | None) -> None:
+        if self._is_asked:
+            os._exit(128 + number)
+        self._is_asked = True
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self.asked.set)
+
+    def _on_stdin(self) -> None:
+        if os.read(STDIN, 4096):
+            return
+        if self._loop is not None:
+            self._loop.remove_reader(STDIN)
+        self.asked.set()
