@@ -14,6 +14,7 @@ LiteMQError
 │   ├── NotSupported          a request or a message that this server does not know (yet)
 │   ├── NoPermission          a topic, group or broker that may not be used so
 │   ├── UnknownGroup          no such consumer group
+│   ├── UnknownMessage        no message where a request says one is
 │   ├── NotOnline             a client that is not connected
 │   ├── BadFilter             a filter expression that cannot be compiled
 │   └── Closed                the store is closed
@@ -115,6 +116,10 @@ class NoPermission(InvalidRequest):
 
 class UnknownGroup(InvalidRequest):
     """There is no such consumer group."""
+
+
+class UnknownMessage(InvalidRequest):
+    """There is no message where a request says one is."""
 
 
 class NotOnline(InvalidRequest):

@@ -8,6 +8,7 @@ cut.  The owner calls ``tick`` every second or more often.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -17,7 +18,7 @@ from litemq.clock import Clock, SystemClock
 from litemq.config import StoreConfig
 from litemq.errors import Closed, LiteMQError, StoreFull
 from litemq.format.config_json import JsonObject
-from litemq.store import retention
+from litemq.store import retention, snapshot
 from litemq.store._tails_cy import QueueTail
 from litemq.store.appender import Appender
 from litemq.store.arguments import check_number
@@ -34,6 +35,8 @@ from litemq.store.recovery import Recovered
 from litemq.store.retention import Hold
 from litemq.store.state_writer import StateWriter
 from litemq.types import Appended, Message, Record, TopicQueue
+
+logger = logging.getLogger(__name__)
 
 _RETENTION_INTERVAL_MS = 10_000
 _NEVER = 1 << 62
@@ -87,6 +90,8 @@ class MessageStore:
         self._housekeeper = Housekeeper(parts, config, fs, clock, self._reader, self._state, self._checkpointer)
         self.woken: list[QueueTail] = []
         """Watched queues that have got messages; whoever watches takes them out."""
+        self._plain: dict[str, int] = {}
+        self._own_properties: tuple[tuple[str, str], ...] = ()
         self._is_open = True
         self._refuses = False
         now = clock.monotonic_ms()
@@ -201,6 +206,18 @@ class MessageStore:
             self._kick(answer)
         return answer
 
+    def set_own_properties(self, pairs: tuple[tuple[str, str], ...]) -> None:
+        """Name the properties that every plain message gets."""
+        self._own_properties = pairs
+
+    def put_plain(self, topic: str, queue_count: int) -> None:
+        """Take messages of a topic from the table of spans: they need nothing but storing."""
+        self._plain[topic] = queue_count
+
+    def drop_plain(self, topic: str) -> None:
+        """Take no more messages of a topic from the table of spans."""
+        self._plain.pop(topic, None)
+
     def _refuse(self) -> None:
         if not self._is_open:
             raise Closed("the store is closed")
@@ -278,6 +295,31 @@ class MessageStore:
     def delete_group(self, group: str) -> Appended:
         """Delete a consumer group and its progress."""
         return self._state.apply(Change("group-deleted", group))
+
+    def load_table(self, name: str) -> JsonObject | None:
+        """Return the snapshot ``config/NAME``; None when there is none that can be read."""
+        self._reader.check_open()
+        with reading_files():
+            return snapshot.read(self._fs, self._parts.paths.config / name)
+
+    def save_table(self, name: str, table: JsonObject) -> None:
+        """Replace the snapshot ``config/NAME``; it must say nothing that is not flushed.
+
+        With a background thread this returns at once; durable when the thread has done it.
+        """
+        self._reader.check_open()
+        path = self._parts.paths.config / name
+        if self._worker is None:
+            with self._log.changing_files():
+                snapshot.write(self._fs, path, table)
+        else:
+            self._worker.submit(self._save_table, path, table)
+
+    def _save_table(self, path: Path, table: JsonObject) -> None:
+        try:
+            snapshot.write(self._fs, path, table)
+        except OSError as error:  # an older one is there: what it does not say is found in the log
+            logger.warning("snapshot not written: path=%s reason=%s", path, error.strerror or error)
 
     # -- read ------------------------------------------------------------------------------------
 

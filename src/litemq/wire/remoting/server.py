@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import logging
+import socket
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
@@ -15,6 +16,7 @@ from litemq.wire.remoting.connection import READ_SIZE, Connection, Handlers
 logger = logging.getLogger(__name__)
 
 _SWEEP_S = 1.0
+_BACKLOG = 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +35,25 @@ class ConnectionLimits:
     output_stall_s: float = 10.0
     """… or when nothing of it is taken for so long."""
     idle_s: float = 120.0
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """Return a socket that is bound but takes no connection yet; port 0 chooses a free one.
+
+    Raises:
+        OSError: the address is taken, or not of this machine.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # With the protocol named, asyncio switches Nagle's delay off on the connections that come in.
+    bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind((host, port))
+        bound.setblocking(False)
+    except BaseException:
+        bound.close()
+        raise
+    return bound
 
 
 class Server:
@@ -64,14 +85,17 @@ class Server:
 
     async def listen(self, host: str, port: int) -> int:
         """Listen on one more address; return the port (0 chooses a free one)."""
+        return await self.serve(bind(host, port))
+
+    async def serve(self, listening: socket.socket) -> int:
+        """Take connections from a bound socket; return its port."""
         loop = asyncio.get_running_loop()
         self.now = loop.time()
         if self._sweeper is None:
             self._sweeper = loop.create_task(self._sweep(), name="litemq-connections")
-        listener = await loop.create_server(lambda: self._make(self), host, port, backlog=1024)
-        self._listeners.append(listener)
-        chosen: int = listener.sockets[0].getsockname()[1]
-        return chosen
+        self._listeners.append(await loop.create_server(lambda: self._make(self), sock=listening, backlog=_BACKLOG))
+        port: int = listening.getsockname()[1]
+        return port
 
     async def close(self, *, grace_s: float = 1.0) -> None:
         """Take no more connections, let answers in hand go out, then close what is left."""

@@ -1,0 +1,213 @@
+"""One broker: builds the parts, wires them, starts and stops them in order.
+
+Everything here runs on one event loop; threads only flush, prepare files and read what is not in memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from litemq.broker.addresses import advertised, bind_pair, join
+from litemq.broker.durability import Durability
+from litemq.broker.faces.remoting.handlers import all_handlers
+from litemq.broker.faces.remoting.protocol import BrokerConnection
+from litemq.broker.groups import Groups
+from litemq.broker.members import Clients
+from litemq.broker.messages import MessageMaker, own_properties
+from litemq.broker.offsets import Offsets
+from litemq.broker.pull import Puller
+from litemq.broker.registration import Identity, Registered, Registration
+from litemq.broker.retries import Retries
+from litemq.broker.schedule import Schedule
+from litemq.broker.send import Sender
+from litemq.broker.subscriptions import Filters
+from litemq.broker.topics import Topics
+from litemq.clock import Clock, SystemClock
+from litemq.config import BrokerConfig, LimitsConfig, StoreConfig
+from litemq.features.ordering import QueueLocks
+from litemq.format import hosts
+from litemq.store.message_store import MessageStore
+from litemq.wire.remoting.command import Request, Response, encode_response
+from litemq.wire.remoting.connection import Connection
+from litemq.wire.remoting.server import ConnectionLimits, Server
+from litemq.wire.remoting.topic_table import DataVersion
+
+logger = logging.getLogger(__name__)
+
+_TICK_S = 0.1
+_MAX_BATCH_BYTES = 8 << 20
+_COLD_THREADS = 4
+
+
+class Broker:
+    """A broker over one store directory: ``start`` opens it, ``close`` leaves it clean."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        store_config: StoreConfig,
+        limits: LimitsConfig,
+        data: Path,
+        *,
+        clock: Clock | None = None,
+    ) -> None:
+        self.config = config
+        self.limits = limits
+        self.data = data
+        self.clock = clock or SystemClock()
+        self._main, self._vip = bind_pair(config)
+        host = advertised(config)
+        self.address = join(host, self._main.getsockname()[1])
+        """Where clients connect to, ``host:port``."""
+        self.vip_address = join(host, self._vip.getsockname()[1])
+        self.store_config = replace(store_config, store_host=self.address)
+        self.store_host = hosts.to_bytes(self.address) or bytes(8)
+        self.on_tick: list[Callable[[int], None]] = []
+        """Called ten times a second with the wall clock's milliseconds."""
+        self._ticker: asyncio.Task[None] | None = None
+        self._announcing: set[asyncio.Task[None]] = set()
+
+    async def start(self) -> None:
+        """Open the store, and serve.
+
+        Raises:
+            StoreInUse: another process has the store open.
+        """
+        loop = asyncio.get_running_loop()
+        try:
+            self.store = MessageStore.open(self.data, self.store_config, clock=self.clock)
+        except BaseException:
+            self._main.close()
+            self._vip.close()
+            raise
+        self.store.set_own_properties(own_properties(self.config.cluster))
+        self._build(loop)
+        await self.server.serve(self._main)
+        await self.server.serve(self._vip)
+        await self.registration.start()
+        self._ticker = loop.create_task(self._tick(), name="litemq-tick")
+        logger.info("broker started: name=%s address=%s store=%s", self.config.name, self.address, self.data)
+
+    def _build(self, loop: asyncio.AbstractEventLoop) -> None:
+        store, config, limits = self.store, self.config, self.limits
+        self._cold = ThreadPoolExecutor(_COLD_THREADS, thread_name_prefix="litemq-cold")
+        self.durability = Durability(
+            store, policy=self.store_config.flush, timeout_ms=self.store_config.flush_timeout_ms, loop=loop
+        )
+        self.topics = Topics(store, config)
+        self._version = DataVersion(0, self.clock.now_ms())
+        self.topics.on_change.append(self._announce)
+        self.registration = Registration(
+            config.name_servers,
+            Identity(cluster=config.cluster, name=config.name, address=self.address),
+            lambda: Registered(self._version, {topic.name: topic.to_json() for topic in self.topics.all()}),
+        )
+        self.groups = Groups(store, self.topics, config)
+        self.offsets = Offsets(store, self.topics, self.groups)
+        self.filters = Filters()
+        self.clients = Clients(self.groups, self.topics, self.filters, self.clock)
+        self.locks = QueueLocks()
+        self.on_tick.append(self.clients.tick)
+        self.schedule = Schedule(store, now_ms=self.clock.now_ms)
+        self.on_tick.append(self._release_due)
+        self.maker = MessageMaker(config.cluster)
+        self.retries = Retries(
+            store,
+            self.topics,
+            self.groups,
+            self.schedule,
+            self.locks,
+            self.maker,
+            self.store_host,
+            now_ms=self.clock.now_ms,
+            monotonic_ms=self.clock.monotonic_ms,
+        )
+        self.sender = Sender(store, self.topics, self.maker, self.retries, max_batch_bytes=_MAX_BATCH_BYTES)
+        self.puller = Puller(
+            store,
+            self.topics,
+            self.groups,
+            self.offsets,
+            limits,
+            cold=self._cold,
+            on_loop=loop.call_soon_threadsafe,
+            now_ms=self.clock.monotonic_ms,
+        )
+        self.durability.on_readable = self.puller.wake
+        self.server = Server(
+            all_handlers(self),
+            ConnectionLimits(
+                connections=limits.connections,
+                connections_per_address=limits.connections_per_address,
+                requests_in_flight=limits.requests_in_flight,
+                output_bytes=limits.output_bytes,
+                output_stall_s=limits.output_stall_ms / 1000,
+                idle_s=limits.idle_ms / 1000,
+            ),
+            connection=lambda server: BrokerConnection(server, self),
+        )
+
+    async def close(self) -> None:
+        """Stop: no new work, answers in hand go out, the store is closed cleanly."""
+        await self.registration.close()
+        if self._ticker is not None:
+            self._ticker.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._ticker
+        self.puller.answer_all()
+        if self.store.failure is None:
+            await asyncio.get_running_loop().run_in_executor(None, self.store.flush)
+        self.durability.release()
+        await self.server.close()
+        self._cold.shutdown()
+        self.schedule.close()
+        self.store.close()
+        logger.info("broker stopped: name=%s", self.config.name)
+
+    async def _tick(self) -> None:
+        """Do what is due."""
+        while True:
+            await asyncio.sleep(_TICK_S)
+            now = self.clock.now_ms()
+            self.store.tick()
+            self.puller.expire(self.clock.monotonic_ms())
+            self.durability.expire(self.clock.monotonic_ms())
+            for told in self.on_tick:
+                told(now)
+
+    # -- routes ----------------------------------------------------------------------------------
+
+    def _announce(self, names: list[str]) -> None:
+        """Tell the name servers of topics that changed."""
+        self._version = DataVersion(self._version.counter + 1, self.clock.now_ms())
+        task = asyncio.get_running_loop().create_task(self.registration.announce(names))
+        self._announcing.add(task)
+        task.add_done_callback(self._announcing.discard)
+
+    async def announced(self) -> None:
+        """Return when the name servers in reach know of every topic that was changed before."""
+        await asyncio.gather(*self._announcing)
+
+    def _release_due(self, now_ms: int) -> None:
+        if self.schedule.pass_(now_ms) and not self.durability.waits:
+            self.puller.wake()
+
+    # -- answers ---------------------------------------------------------------------------------
+
+    def answer_durable(self, connection: Connection, request: Request, response: Response, end: int) -> Response | None:
+        """Answer when the log is flushed up to ``end``; wakes those who wait for what was appended."""
+        if not self.durability.waits:
+            self.puller.wake()
+            return response
+        if not request.is_oneway:
+            data = encode_response(response, opaque=request.opaque, codec=request.codec)
+            self.durability.hold(end, connection, data, now_ms=self.clock.monotonic_ms())
+        else:
+            self.store.ask_flush()
+        return None

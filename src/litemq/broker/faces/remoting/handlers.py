@@ -1,0 +1,23 @@
+"""All requests that a broker answers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from litemq.broker.faces.remoting import clients, offsets, pulls, retries, sends
+from litemq.wire.remoting.connection import Handler, Handlers
+
+if TYPE_CHECKING:
+    from litemq.broker.broker import Broker
+
+_AREAS = (sends, pulls, offsets, clients, retries)
+
+
+def all_handlers(broker: Broker) -> Handlers:
+    """Return who answers which request; no request has two."""
+    found: dict[int, Handler] = {}
+    for area in _AREAS:
+        for code, handler in area.handlers(broker).items():
+            assert code not in found, code
+            found[code] = handler
+    return found

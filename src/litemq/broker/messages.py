@@ -1,0 +1,137 @@
+"""From what a client sends to the message that is stored, and the properties that the broker adds or takes away."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import secrets
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from litemq.errors import BadBody, NotSupported
+from litemq.format import names, properties
+from litemq.types import Message, MessageType
+
+REGION = "DefaultRegion"
+INTERNAL = names.RESERVED_IN_LITEMQ | names.RESERVED_IN_ROCKETMQ | names.CHECKSUMS | {names.ORIGIN}
+"""Properties that only the store writes: clients echo what they pulled, so what they send of them is dropped."""
+
+_DROPPED = INTERNAL | {"POP_CK"}
+_STATUS_BITS = 0xC
+_HOST_BITS = names.FLAG_BORN_IPV6 | names.FLAG_STORE_IPV6
+_TIMERS = (names.TIMER_DELAY_SEC, names.TIMER_DELAY_MS, names.TIMER_DELIVER_MS)
+_PREPARED = 0x4
+_ENTRY_HEAD = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Sending:
+    """One message, or the common part of a batch, as the header of a send describes it."""
+
+    topic: str
+    queue_id: int
+    body: bytes
+    properties: dict[str, str]
+    born_time: int
+    born_host: str
+    flag: int = 0
+    sys_flag: int = 0
+    reconsume_times: int = 0
+
+
+def own_properties(cluster: str) -> tuple[tuple[str, str], ...]:
+    """Return what every stored message gets."""
+    return (("MSG_REGION", REGION), ("TRACE_ON", "true"), ("CLUSTER", cluster))
+
+
+class MessageMaker:
+    """Makes messages of what clients send."""
+
+    def __init__(self, cluster: str) -> None:
+        self._own = dict(own_properties(cluster))
+        # As unique as the ids that clients make: this process, this start, a counter.
+        self._id_head = f"{os.getpid() & 0xFFFF:04X}{secrets.token_hex(6).upper()}"
+        self._ids = itertools.count()
+        self.dropped = 0
+        """Internal properties that clients sent."""
+
+    def make(self, sending: Sending) -> Message:
+        """Return the message to store.
+
+        Raises:
+            NotSupported: it is delayed or transactional.
+        """
+        left = dict(sending.properties)
+        for name in _DROPPED & left.keys():
+            del left[name]
+            self.dropped += 1
+        refuse_delayed(left)
+        refuse_transactional(left, sending.sys_flag)
+        return self.plain(sending, left)
+
+    def plain(self, sending: Sending, left: dict[str, str]) -> Message:
+        """Return the message with these properties; nothing is refused."""
+        message_id = left.pop(names.UNIQ_KEY, "") or self.new_id()
+        tag = left.pop(names.TAGS, "")
+        keys = left.pop(names.KEYS, "")
+        sharding_key = left.pop(names.SHARDING_KEY, "")
+        left.update(self._own)
+        sys_flag = sending.sys_flag & ~_HOST_BITS
+        if sending.born_host.startswith("["):
+            sys_flag |= names.FLAG_BORN_IPV6
+        return Message(
+            sending.topic,
+            sending.body,
+            queue_id=sending.queue_id,
+            message_id=message_id,
+            tags=(tag,) if tag else (),
+            keys=tuple(key for key in keys.split(" ") if key),
+            properties=left,
+            type=MessageType.ORDER if sharding_key else MessageType.NORMAL,
+            sharding_key=sharding_key,
+            born_time=max(sending.born_time, 0),
+            born_host=sending.born_host,
+            flag=sending.flag,
+            sys_flag=sys_flag if sys_flag & ~_HOST_BITS else None,
+            reconsume_times=max(sending.reconsume_times, 0),
+        )
+
+    def new_id(self) -> str:
+        """Return an id for a message that came without one."""
+        return f"{self._id_head}{next(self._ids) & 0xFFFF_FFFF_FFFF_FFFF:016X}"
+
+
+def refuse_delayed(found: dict[str, str]) -> None:
+    """Refuse what should be delivered later: it must not be stored as if it were due now."""
+    level = found.get(names.DELAY)
+    if level is not None and level.lstrip("0") and not level.startswith("-"):
+        raise NotSupported("delayed messages are not supported yet (property DELAY)")
+    for name in _TIMERS:
+        if name in found:
+            raise NotSupported(f"delayed messages are not supported yet (property {name})")
+
+
+def refuse_transactional(found: dict[str, str], sys_flag: int) -> None:
+    """Refuse what should only be seen after a commit."""
+    if found.get(names.TRAN_MSG, "").lower() == "true" or sys_flag & _STATUS_BITS == _PREPARED:
+        raise NotSupported("transactional messages are not supported yet (property TRAN_MSG)")
+
+
+def batch_entries(body: bytes) -> Iterator[tuple[bytes, int, dict[str, str]]]:
+    """Yield body, flag and properties of each message of a batch.
+
+    Raises:
+        BadBody: the bytes are no batch.
+    """
+    at = 0
+    while at < len(body):
+        size = int.from_bytes(body[at : at + 4], "big")
+        body_size = int.from_bytes(body[at + 16 : at + 20], "big")
+        text_at = at + _ENTRY_HEAD + body_size
+        text_size = int.from_bytes(body[text_at : text_at + 2], "big")
+        end = text_at + 2 + text_size
+        if end - at != size or end > len(body):
+            raise BadBody(f"the batch has no whole message at byte {at} of {len(body)}")
+        flag = int.from_bytes(body[at + 12 : at + 16], "big", signed=True)
+        yield body[at + _ENTRY_HEAD : text_at], flag, properties.parse(body[text_at + 2 : end])
+        at = end

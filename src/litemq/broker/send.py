@@ -1,0 +1,92 @@
+"""Sending: the use case of every send that the compiled path leaves alone.
+
+Both ways give the same log and the same answers; this one also makes topics, applies limits and refuses.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, replace
+
+from litemq.broker import system_topics
+from litemq.broker.messages import MessageMaker, Sending, batch_entries
+from litemq.broker.retries import Retries, group_of
+from litemq.broker.topics import Topic, Topics
+from litemq.errors import BadBody, BadField, NoPermission, NotSupported, RecordTooLarge
+from litemq.format.names import RESERVED_TOPIC_PREFIX
+from litemq.store.message_store import MessageStore
+from litemq.types import Appended, Message
+
+_MAX_PROPERTIES = 32_767
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What a producer says beside the message: who it is, and how a topic is made that is not there."""
+
+    group: str
+    template: str = system_topics.TEMPLATE
+    template_queues: int = 4
+    client_id: str = ""
+    max_reconsume_times: int | None = None
+
+
+class Sender:
+    """Stores messages of producers."""
+
+    def __init__(
+        self, store: MessageStore, topics: Topics, maker: MessageMaker, retries: Retries, *, max_batch_bytes: int
+    ) -> None:
+        self._store = store
+        self._topics = topics
+        self._maker = maker
+        self._retries = retries
+        self._max_batch_bytes = max_batch_bytes
+        self._random = random.Random()
+
+    def send(self, sending: Sending, wish: Wish) -> tuple[Message, Appended]:
+        """Store one message; visible by the store's rule, durable when the log is flushed to ``end``."""
+        _check_properties(sending)
+        topic = self._topic_for(sending.topic, wish)
+        placed = replace(sending, queue_id=self._queue_of(topic, sending.queue_id))
+        if sending.topic.startswith(system_topics.RETRY_PREFIX):
+            return self._retries.resend(placed, group_of(sending.topic), wish.max_reconsume_times)
+        message = self._maker.make(placed)
+        return message, self._store.append(message)
+
+    def send_batch(self, sending: Sending, wish: Wish) -> tuple[list[Message], list[Appended]]:
+        """Store the messages of a batch behind each other in one queue."""
+        if sending.topic.startswith(system_topics.RETRY_PREFIX):
+            raise NotSupported("a batch cannot be sent to a retry topic")
+        if len(sending.body) > self._max_batch_bytes:
+            raise RecordTooLarge(what="the batch", size=len(sending.body), limit=self._max_batch_bytes)
+        topic = self._topic_for(sending.topic, wish)
+        queue_id = self._queue_of(topic, sending.queue_id)
+        messages = [
+            self._maker.make(replace(sending, queue_id=queue_id, body=body, flag=flag, properties=found))
+            for body, flag, found in batch_entries(sending.body)
+        ]
+        if not messages:
+            raise BadBody("the batch holds no message")
+        return messages, self._store.append_many(messages)
+
+    def _topic_for(self, name: str, wish: Wish) -> Topic:
+        if name.startswith(RESERVED_TOPIC_PREFIX) or name in system_topics.CLOSED_TO_PRODUCERS:
+            raise NoPermission(f"producers may not send to topic {name!r}")
+        topic = self._topics.for_send(name, wish.template, wish.template_queues)
+        if not topic.is_writable:
+            raise NoPermission(f"topic {name!r} takes no messages: its permission is {topic.perm}")
+        return topic
+
+    def _queue_of(self, topic: Topic, queue_id: int) -> int:
+        if queue_id < 0:
+            return self._random.randrange(max(topic.write_queues, 1))
+        if queue_id >= topic.queue_count:
+            raise BadField(f"queue {queue_id} of topic {topic.name!r} does not exist: it has {topic.queue_count}")
+        return queue_id
+
+
+def _check_properties(sending: Sending) -> None:
+    size = sum(len(name.encode()) + len(value.encode()) + 2 for name, value in sending.properties.items())
+    if size > _MAX_PROPERTIES:
+        raise RecordTooLarge(what="the properties", size=size, limit=_MAX_PROPERTIES)

@@ -1,0 +1,73 @@
+"""Topics and groups with a meaning of their own, as RocketMQ names them."""
+
+from __future__ import annotations
+
+from litemq.format.names import SCHEDULE_TOPIC
+
+PERM_READ = 4
+PERM_WRITE = 2
+PERM_INHERIT = 1
+
+TEMPLATE = "TBW102"
+"""Topics that are made by their first message get its queues and permissions."""
+
+HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
+HALF_OP_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
+CHECK_LIMIT_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
+TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
+SELF_TEST_TOPIC = "SELF_TEST_TOPIC"
+OFFSET_MOVED_TOPIC = "OFFSET_MOVED_EVENT"
+BENCHMARK_TOPIC = "BenchmarkTest"
+WHEEL_TIMER_TOPIC = "rmq_sys_wheel_timer"
+SYSTEM_PREFIX = "rmq_sys_"
+
+RETRY_PREFIX = "%RETRY%"
+DEAD_PREFIX = "%DLQ%"
+
+CLOSED_TO_PRODUCERS = frozenset(
+    {SCHEDULE_TOPIC, HALF_TOPIC, HALF_OP_TOPIC, CHECK_LIMIT_TOPIC, SELF_TEST_TOPIC, OFFSET_MOVED_TOPIC}
+)
+
+PRESET_GROUPS = (
+    *("TOOLS_CONSUMER", "FILTERSRV_CONSUMER", "SELF_TEST_C_GROUP", "CID_ONS-HTTP-PROXY", "CID_ONSAPI_PULL"),
+    *("CID_ONSAPI_PERMISSION", "CID_ONSAPI_OWNER", "CID_RMQ_SYS_TRANS"),
+)
+"""Groups that tools use without creating them."""
+
+
+def retry_topic(group: str) -> str:
+    """Return the topic of a group's messages that are tried again."""
+    return RETRY_PREFIX + group
+
+
+def dead_topic(group: str) -> str:
+    """Return the topic of a group's dead letters."""
+    return DEAD_PREFIX + group
+
+
+def reply_topic(cluster: str) -> str:
+    """Return the topic that replies to requests name."""
+    return f"{cluster}_REPLY_TOPIC"
+
+
+def presets(cluster: str, broker: str) -> dict[str, tuple[int, int]]:
+    """Return the topics that every broker has: name → (queues, permissions)."""
+    read_write = PERM_READ | PERM_WRITE
+    return {
+        SELF_TEST_TOPIC: (1, read_write),
+        BENCHMARK_TOPIC: (16, read_write),
+        cluster: (16, read_write | PERM_INHERIT),
+        broker: (1, read_write | PERM_INHERIT),
+        OFFSET_MOVED_TOPIC: (1, read_write),
+        SCHEDULE_TOPIC: (18, read_write),
+        TRACE_TOPIC: (1, read_write),
+        reply_topic(cluster): (1, read_write),
+        HALF_TOPIC: (1, read_write),
+        HALF_OP_TOPIC: (1, read_write),
+    }
+
+
+def is_system(topic: str, cluster: str, broker: str) -> bool:
+    """Return whether a topic is the broker's own: listed apart, and not to be altered or deleted."""
+    own = (TEMPLATE, CHECK_LIMIT_TOPIC)
+    return topic in own or topic.startswith(SYSTEM_PREFIX) or topic in presets(cluster, broker)
