@@ -9,10 +9,10 @@ NEED_PYTHON = $(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit(
 NEED_JAVA = command -v java >/dev/null && command -v mvn >/dev/null || { echo "make clients: needs Java and Maven (commands java and mvn), which are not here" >&2; exit 2; }
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check fmt ext lock crash fuzz bench clients docs clean
+.PHONY: help setup demo test check fmt ext lock crash fuzz bench bench-rocketmq bench-latency bench-backlog bench-memory clients docs clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-8s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-14s %s\n", $$1, $$2}' Makefile
 
 setup: ## create .venv and compile the kernels; quick when nothing changed
 	@$(NEED_PYTHON)
@@ -47,6 +47,19 @@ fuzz: setup ## hostile bytes against every decoder, many seeds
 
 bench: setup ## print the benchmarks
 	@$(BIN)/python -m benchmarks
+
+# ARGS="--pairs 1 --seconds 3" shortens a run; ARGS=--help lists what there is.
+bench-rocketmq: setup ## the broker beside a real RocketMQ; needs Java, Maven, a C compiler
+	@$(BIN)/python -m benchmarks.broker rocketmq $(ARGS)
+
+bench-latency: setup ## end to end beside Redis and NATS; needs redis-server, Go, a C compiler
+	@$(BIN)/python -m benchmarks.broker latency $(ARGS)
+
+bench-backlog: setup ## the broker with 10 million messages beside an empty one; needs a C compiler
+	@$(BIN)/python -m benchmarks.broker backlog $(ARGS)
+
+bench-memory: setup ## memory of connections and topics, start-up; needs a C compiler
+	@$(BIN)/python -m benchmarks.broker memory $(ARGS)
 
 clients: setup ## drive official RocketMQ clients and brokers; needs Java and Maven
 	@$(NEED_JAVA)

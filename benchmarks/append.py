@@ -19,6 +19,7 @@ from benchmarks.figures import Figure
 from litemq.config import StoreConfig
 from litemq.format.record import LITEMQ
 from litemq.store.message_store import MessageStore
+from litemq.types import Message
 
 ROUNDS = 5
 BATCH = 64
@@ -54,7 +55,7 @@ def append_cost(directory: Path, count: int, batch: int) -> tuple[float, int]:
     return statistics.median(costs), size
 
 
-def _cpu(store: MessageStore, calls: list[list[messages.Message]], batch: int) -> float:
+def _cpu(store: MessageStore, calls: list[list[Message]], batch: int) -> float:
     if batch == 1:
         append = store.append
         began = time.thread_time()
