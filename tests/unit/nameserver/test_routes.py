@@ -208,6 +208,7 @@ def test_unregistering_the_last_address_takes_the_topics_along() -> None:
     routes = Routes()
     routes.register(said(), owner=1, now_ms=0)
     routes.register(said(broker_id=1, address="copy:1"), owner=2, now_ms=0)
+    assert route(routes, "T1")["brokerDatas"][0]["brokerAddrs"] == {"0": "broker-a:10911", "1": "copy:1"}
     routes.unregister("broker-a", "broker-a:10911")
     assert route(routes, "T1")["brokerDatas"][0]["brokerAddrs"] == {"1": "copy:1"}
     routes.unregister("broker-a", "broker-a:10911")
