@@ -14,6 +14,7 @@ LiteMQError
 │   ├── NotSupported          a request or a message that this server does not know (yet)
 │   ├── NoPermission          a topic, group or broker that may not be used so
 │   ├── UnknownGroup          no such consumer group
+│   ├── NotSubscribed         no member of a group wants this topic
 │   ├── UnknownMessage        no message where a request says one is
 │   ├── NotOnline             a client that is not connected
 │   ├── BadFilter             a filter expression that cannot be compiled
@@ -116,6 +117,10 @@ class NoPermission(InvalidRequest):
 
 class UnknownGroup(InvalidRequest):
     """There is no such consumer group."""
+
+
+class NotSubscribed(InvalidRequest):
+    """A group has no member that subscribes to a topic, and the request does not say what it wants of it."""
 
 
 class UnknownMessage(InvalidRequest):

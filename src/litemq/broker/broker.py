@@ -32,6 +32,7 @@ from litemq.clock import Clock, SystemClock
 from litemq.config import BrokerConfig, LimitsConfig, StoreConfig
 from litemq.features.ordering import QueueLocks
 from litemq.format import hosts
+from litemq.store.fs import FileSystem
 from litemq.store.message_store import MessageStore
 from litemq.wire.remoting.command import Request, Response, encode_response
 from litemq.wire.remoting.connection import Connection
@@ -56,11 +57,13 @@ class Broker:
         data: Path,
         *,
         clock: Clock | None = None,
+        fs: FileSystem | None = None,
     ) -> None:
         self.config = config
         self.limits = limits
         self.data = data
         self.clock = clock or SystemClock()
+        self._fs = fs
         self._main, self._vip = bind_pair(config)
         host = advertised(config)
         self.address = join(host, self._main.getsockname()[1])
@@ -81,7 +84,7 @@ class Broker:
         """
         loop = asyncio.get_running_loop()
         try:
-            self.store = MessageStore.open(self.data, self.store_config, clock=self.clock)
+            self.store = MessageStore.open(self.data, self.store_config, fs=self._fs, clock=self.clock)
         except BaseException:
             self._main.close()
             self._vip.close()

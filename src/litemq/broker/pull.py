@@ -181,6 +181,8 @@ class Puller:
         if isinstance(pull.filter, SqlFilter):
             reader = self._store.reader
             reader.keep(found, [pull.filter.evaluate(properties) for properties in reader.properties(found)])
+        elif pull.filter.names is not None:
+            found.keep_tags(pull.filter.names)
         if not found.count:
             self._skip(pull, found, may_park=may_park)
             return

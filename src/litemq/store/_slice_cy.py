@@ -110,6 +110,32 @@ def count_below(entries: cython.const[cython.uchar][::1], stride: cython.Py_ssiz
     return low
 
 
+@cython.cfunc
+@cython.exceptval(check=False)
+def find_tag(p: cython.p_uchar, at: cython.Py_ssize_t) -> cython.Py_ssize_t:
+    """Return where the tag of a sound RocketMQ record begins; 0 when it has none."""
+    end: cython.Py_ssize_t = at + u32(p, at)
+    flag: cython.longlong = u32(p, at + 36)
+    c: cython.Py_ssize_t = at + 84
+    if flag & 0x10:
+        c += 12
+    if flag & 0x20:
+        c += 12
+    c += 4 + u32(p, c)
+    if p[at + 7] == 0xA7:  # the magic says how many bytes the topic's length has
+        c += 1 + p[c]
+    else:
+        c += 2 + ((p[c] << 8) | p[c + 1])
+    c += 2
+    while c + 5 < end:
+        if p[c] == 84 and p[c + 1] == 65 and p[c + 2] == 71 and p[c + 3] == 83 and p[c + 4] == 1:  # TAGS
+            return c + 5
+        while c < end and p[c] != 2:
+            c += 1
+        c += 1
+    return 0
+
+
 @cython.cclass
 class Pulled:
     """What one pull gives: ``count`` records behind each other in ``buffer[start:start + size]``.
@@ -168,6 +194,28 @@ class Pulled:
             found.append((at, size))
             at += size
         return found
+
+    def keep_tags(self, tags: frozenset[bytes]) -> None:
+        """Leave only records in the buffer whose tag is one of these: other tags may have the same hash.
+
+        For records as remoting clients read them; of others nothing is left out.
+        """
+        p: cython.p_uchar = self.buffer
+        at: cython.Py_ssize_t = self.start
+        begin: cython.Py_ssize_t
+        size: cython.Py_ssize_t
+        wanted: list[bool] = []
+        if not self.is_rocketmq:
+            return
+        while at < len(self.buffer):
+            begin = find_tag(p, at)
+            size = 0
+            while begin and p[begin + size] != 2 and begin + size < at + u32(p, at):
+                size += 1
+            wanted.append(bytes(self.buffer[begin : begin + size]) in tags)
+            at += u32(p, at)
+        if not all(wanted):
+            self.keep(wanted)
 
     def keep(self, wanted: list[bool]) -> None:
         """Leave only the records in the buffer that are wanted; there is one answer for each."""

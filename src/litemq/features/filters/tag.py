@@ -29,6 +29,8 @@ class TagFilter:
         self.tags = _tags(self.expression)
         self.hashes: frozenset[int] | None = None if self.tags is None else frozenset(map(tag_hash, self.tags))
         """What ``tag_hash`` of a queue entry must be one of."""
+        self.names = None if self.tags is None else frozenset(tag.encode("utf-8", "replace") for tag in self.tags)
+        """The tags as they stand in records."""
 
     @property
     def is_all(self) -> bool:

@@ -18,6 +18,8 @@ CODES: dict[type[BaseException], Code] = {
     errors.NoPermission: Code.NO_PERMISSION,
     errors.UnknownTopic: Code.TOPIC_NOT_EXIST,
     errors.UnknownGroup: Code.SUBSCRIPTION_GROUP_NOT_EXIST,
+    errors.BadFilter: Code.SUBSCRIPTION_PARSE_FAILED,
+    errors.NotSubscribed: Code.SUBSCRIPTION_NOT_EXIST,
     errors.UnknownMessage: Code.SYSTEM_ERROR,
     errors.NotOnline: Code.CONSUMER_NOT_ONLINE,
     errors.Closed: Code.SERVICE_NOT_AVAILABLE,

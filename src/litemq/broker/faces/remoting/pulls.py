@@ -6,7 +6,7 @@ import struct
 from typing import TYPE_CHECKING
 
 from litemq.broker.pull import HEAD_ROOM, Pull, PullAnswer, Verdict
-from litemq.errors import LiteMQError, NotOnline
+from litemq.errors import LiteMQError, NotSubscribed
 from litemq.features.filters import Filter
 from litemq.wire.remoting import fields
 from litemq.wire.remoting.codes import BINARY, VERSION, Ask, Code
@@ -75,7 +75,7 @@ def subscribed(broker: Broker, group: str, topic: str) -> Filter:
     """Return the filter that a group's members gave in their heartbeats."""
     subscription = broker.clients.subscription(group, topic)
     if subscription is None:
-        raise NotOnline(f"consumer group {group!r} has no member that subscribes to topic {topic!r}")
+        raise NotSubscribed(f"consumer group {group!r} has no member that subscribes to topic {topic!r}")
     return broker.filters.of(subscription.expression, subscription.kind)
 
 
