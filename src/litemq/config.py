@@ -15,6 +15,7 @@ WritableFormat = Literal["litemq", "rocketmq"]
 MIB = 1 << 20
 _MAX_INT = 0x7FFFFFFF
 """RocketMQ counts and measures files in 32 bits."""
+_MAX_PORT = 65535
 
 _RANGES = {
     "segment_bytes": (1024, _MAX_INT),
@@ -39,14 +40,35 @@ _RANGES = {
     "open_files": (1, 1_000_000),
 }
 _NAMESERVER_RANGES = {
-    "port": (0, 65535),
+    "port": (0, _MAX_PORT),
     "heartbeat_expiry_ms": (1_000, _MAX_INT),
     "broker_expiry_ms": (1_000, _MAX_INT),
     "scan_interval_ms": (100, _MAX_INT),
 }
+_BROKER_RANGES = {
+    "port": (0, _MAX_PORT),
+    "default_queues": (1, 1 << 20),
+    "max_topics": (1, 1_000_000),
+    "max_groups": (1, 1_000_000),
+}
+_LIMITS_RANGES = {
+    "pull_count": (1, 1 << 20),
+    "max_pull_count": (1, 1 << 20),
+    "pull_bytes": (1, _MAX_INT),
+    "max_pull_bytes": (1, _MAX_INT),
+    "parked_pulls": (0, _MAX_INT),
+    "connections": (1, _MAX_INT),
+    "connections_per_address": (1, _MAX_INT),
+    "requests_in_flight": (1, _MAX_INT),
+    "output_bytes": (1, 1 << 40),
+    "output_stall_ms": (1, _MAX_INT),
+    "idle_ms": (1, _MAX_INT),
+    "producer_messages_per_s": (0, _MAX_INT),
+    "producer_bytes_per_s": (0, 1 << 40),
+    "queue_backlog": (0, 1 << 60),
+}
 _FRACTIONS = ("retention_hours", "disk_start_ratio", "disk_force_ratio", "disk_refuse_ratio")
 _MAY_BE_NONE = ("segment_bytes", "queue_entries", "index_slots", "index_entries", "delete_hour")
-_MAX_PORT = 65535
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +153,7 @@ class StoreConfig:
             raise BadStore(f"the setting format is {self.format!r}, it must be one of {formats}")
         if not self.disk_start_ratio <= self.disk_force_ratio <= self.disk_refuse_ratio:
             raise BadStore("the settings disk_start_ratio, disk_force_ratio and disk_refuse_ratio must not fall")
-        _check_host(self.store_host)
+        _check_address("store_host", self.store_host)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,17 +217,17 @@ def _check_number(name: str, value: object) -> None:
         raise BadStore(f"the setting {name} is {value!r}, it must be {wanted}, not {type(value).__name__}")
 
 
-def _check_host(text: object) -> None:
-    """Raise ``BadStore`` when ``store_host`` is not ``host:port``; the host may be a name."""
+def _check_address(name: str, text: object) -> None:
+    """Raise ``BadStore`` when the setting is not ``host:port``; the host may be a name."""
     host, _, port = text.rpartition(":") if type(text) is str else ("", "", "")
     if not host or not port.isascii() or not port.isdigit() or len(port) > 5 or int(port) > _MAX_PORT:
         raise BadStore(
-            f"the setting store_host is {text!r}, it must be a host and a port of 0 to {_MAX_PORT}: 127.0.0.1:10911"
+            f"the setting {name} is {text!r}, it must be a host and a port of 0 to {_MAX_PORT}: 127.0.0.1:10911"
         )
     try:
         host.encode()
     except UnicodeEncodeError as error:
-        raise BadStore(f"the setting store_host is {text!r}, it must be UTF-8") from error
+        raise BadStore(f"the setting {name} is {text!r}, it must be UTF-8") from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -241,6 +263,18 @@ class BrokerConfig:
 
     max_topics: int = 10_000
     max_groups: int = 10_000
+
+    def __post_init__(self) -> None:
+        _check_ranges(self, _BROKER_RANGES)
+        if 0 < self.port <= 2:
+            raise BadStore(f"the setting port is {self.port}, it must be 0 or at least 3: the VIP port is two below")
+        for name, wanted in (("cluster", "a name"), ("name", "a name"), ("listen", "an address: 127.0.0.1")):
+            _check_kind(name, getattr(self, name), str, wanted)
+        _check_kind("advertise", self.advertise or "-", str, "an address, or empty")
+        for name in ("auto_create_topics", "auto_create_groups"):
+            _check_kind(name, getattr(self, name), bool, "true or false")
+        for server in self.name_servers:
+            _check_address("name_servers", server)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -286,3 +320,6 @@ class LimitsConfig:
 
     queue_backlog: int = 0
     """Messages of a queue that its slowest group may not have read; 0: no limit."""
+
+    def __post_init__(self) -> None:
+        _check_ranges(self, _LIMITS_RANGES)

@@ -11,7 +11,6 @@ import errno
 import gc
 import logging
 import os
-import re
 import signal
 import sys
 import time
@@ -24,7 +23,6 @@ from litemq.errors import CannotListen
 
 STDIN: Final = 0
 _ENDING: Final = (signal.SIGTERM, signal.SIGINT)
-_LISTENING: Final = (errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EACCES, errno.EAFNOSUPPORT)
 _THRESHOLDS: Final = (10_000, 20, 50)
 """Of the garbage collector: a broker makes few cycles, and a look at many young objects is not free."""
 
@@ -73,15 +71,13 @@ def listening(what: str, advice: str) -> Iterator[None]:
     """
     try:
         yield
+    except CannotListen as error:
+        raise CannotListen(f"{what}: {error}; choose another address with {advice}") from error
     except OSError as error:
-        text = error.strerror or str(error)
-        # A loop tells it as "error while attempting to bind on address ('127.0.0.1', 9876): address already in use".
-        told = re.search(r"on address \('([^']*)', (\d+)[^)]*\): (?:\[.*?\] )?(.*)", text)
-        if told is not None:
-            text = f"cannot listen on {told[1]}:{told[2]}: {told[3]}"
-        if error.errno not in _LISTENING and told is None:
+        if error.errno != errno.EADDRINUSE:
             raise
-        raise CannotListen(f"{what}: {text}; choose another address with {advice}") from error
+        # Somebody who bound it before us began to listen after us: the loop does not say where.
+        raise CannotListen(f"{what}: {error.strerror}; choose another address with {advice}") from error
 
 
 def configure_logging(level: str, name: str = "") -> None:

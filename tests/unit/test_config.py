@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import Field, fields, replace
 
 import pytest
 
-from litemq.config import NameserverConfig, StoreConfig
+from litemq.config import BrokerConfig, LimitsConfig, NameserverConfig, StoreConfig
 from litemq.errors import BadStore
 
 
@@ -104,3 +104,33 @@ def test_what_is_left_out_is_left_to_the_store() -> None:
 def test_a_wrong_setting_of_a_name_server_is_named(name: str, value: object) -> None:
     with pytest.raises(BadStore, match=f"the setting {name} is .*, it must be"):
         replace(NameserverConfig(), **{name: value})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("port", -1),
+        ("port", 2),
+        ("port", 65536),
+        ("name", ""),
+        ("cluster", None),
+        ("listen", ""),
+        ("advertise", 1),
+        ("default_queues", 0),
+        ("max_topics", 0),
+        ("max_groups", "1"),
+        ("auto_create_topics", 1),
+        ("name_servers", ("127.0.0.1",)),
+        ("name_servers", ("a:1", "b:")),
+    ],
+)
+def test_a_wrong_setting_of_a_broker_is_named(name: str, value: object) -> None:
+    with pytest.raises(BadStore, match=f"the setting {name} is .*, it must be"):
+        replace(BrokerConfig(), **{name: value})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("field", fields(LimitsConfig), ids=lambda field: field.name)
+def test_every_limit_is_a_number_that_is_not_negative(field: Field[int]) -> None:
+    for value in (-1, True, "1", None):
+        with pytest.raises(BadStore, match=f"the setting {field.name} is .*, it must be"):
+            replace(LimitsConfig(), **{field.name: value})  # type: ignore[arg-type]

@@ -19,7 +19,7 @@ from litemq.errors import BadStore
 
 _NAMES = st.text("abcxyz.-09:", min_size=1, max_size=12)
 _VALUES: dict[object, st.SearchStrategy[object]] = {
-    int: st.integers(1, 20),
+    int: st.integers(3, 20),
     int | None: st.none() | st.integers(2000, 3000),
     float: st.floats(0.9, 1.0),
     bool: st.booleans(),
@@ -37,6 +37,7 @@ _SPECIAL: dict[str, st.SearchStrategy[object]] = {
     "heartbeat_expiry_ms": st.just(5000),
     "broker_expiry_ms": st.just(5000),
     "scan_interval_ms": st.just(5000),
+    "name_servers": st.lists(_NAMES.map(lambda name: f"{name}:9876"), min_size=1, max_size=3).map(tuple),
 }
 
 
@@ -219,3 +220,16 @@ def test_a_check_that_fails_ends_with_status_2(tmp_path: Path, capfdbinary: pyte
     file.write_text('[store]\nflash = "group"\n')
     assert run(["config", "check", "--config", str(file)]) == 2
     assert b"the nearest is store.flush" in capfdbinary.readouterr().err
+
+
+def test_the_page_has_every_setting_with_its_default() -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "reference" / "configuration.md").read_text()
+    for section, kind in SECTIONS.items():
+        rows = page.partition(f"## [{section}]\n")[2].partition("\n## ")[0]
+        if kind is StoreConfig:
+            assert "store-config.md" in rows
+            continue
+        wanted = [f"| `{field.name}` | `{toml_text(field.default)}` |" for field in fields(kind)]
+        assert [row.rpartition(" | ")[0] + " |" for row in rows.splitlines() if row.startswith("| `")] == wanted
+    for section in RESERVED:
+        assert f"`[{section}]`" in page

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 
 from litemq.config import BrokerConfig
+from litemq.errors import CannotListen
 from litemq.wire.remoting.server import bind
 
 VIP_DISTANCE = 2
@@ -18,7 +19,7 @@ def bind_pair(config: BrokerConfig) -> tuple[socket.socket, socket.socket]:
     """Return the sockets of the port and of the VIP port, bound but not listening.
 
     Raises:
-        OSError: one of them is taken.
+        CannotListen: one of them is taken.
     """
     if config.port:
         return _bind_both(config.listen, config.port)
@@ -26,25 +27,18 @@ def bind_pair(config: BrokerConfig) -> tuple[socket.socket, socket.socket]:
         main = bind(config.listen, 0)
         try:
             return main, bind(config.listen, main.getsockname()[1] - VIP_DISTANCE)
-        except OSError:
+        except CannotListen:
             main.close()
-    raise OSError(f"no two free ports {VIP_DISTANCE} apart were found on {config.listen}")
+    raise CannotListen(f"no two free ports {VIP_DISTANCE} apart were found on {config.listen}")
 
 
 def _bind_both(host: str, port: int) -> tuple[socket.socket, socket.socket]:
-    main = _bind_named(host, port)
+    main = bind(host, port)
     try:
-        return main, _bind_named(host, port - VIP_DISTANCE)
+        return main, bind(host, port - VIP_DISTANCE)
     except BaseException:
         main.close()
         raise
-
-
-def _bind_named(host: str, port: int) -> socket.socket:
-    try:
-        return bind(host, port)
-    except OSError as error:
-        raise OSError(error.errno, f"cannot listen on {host}:{port}: {error.strerror}") from error
 
 
 def advertised(config: BrokerConfig) -> str:

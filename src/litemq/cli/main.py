@@ -20,6 +20,7 @@ from litemq._plain import ExtensionMissing
 from litemq._version import VERSION
 from litemq.cli import output
 from litemq.cli.config import config
+from litemq.cli.server import broker, nameserver, up
 from litemq.cli.store import store
 from litemq.cli.version import version
 from litemq.errors import LiteMQError
@@ -51,9 +52,8 @@ def cli(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-cli.add_command(config)
-cli.add_command(store)
-cli.add_command(version)
+for command in (up, nameserver, broker, config, store, version):
+    cli.add_command(command)
 
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:

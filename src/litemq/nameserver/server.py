@@ -46,7 +46,7 @@ class NameServer:
 
         Raises:
             BadStore: the key/value config cannot be read.
-            OSError: the address cannot be listened on.
+            CannotListen: the address is in use, or not of this machine.
         """
         self._kv.load()
         self.port = await self._server.listen(self.config.listen, self.config.port)

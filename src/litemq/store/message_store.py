@@ -16,7 +16,7 @@ from types import TracebackType
 
 from litemq.clock import Clock, SystemClock
 from litemq.config import StoreConfig
-from litemq.errors import Closed, LiteMQError, StoreFull
+from litemq.errors import Closed, LiteMQError, StoreFull, StoreInUse
 from litemq.format.config_json import JsonObject
 from litemq.store import retention, snapshot
 from litemq.store._tails_cy import QueueTail
@@ -26,8 +26,9 @@ from litemq.store.changes import Change
 from litemq.store.checkpointer import Checkpointer
 from litemq.store.commit_log import During, reading_files, write_error
 from litemq.store.flush import Flusher
-from litemq.store.fs import FileSystem, OsFileSystem
+from litemq.store.fs import FileSystem, OsFileSystem, holder_text
 from litemq.store.housekeeper import Housekeeper
+from litemq.store.layout import Paths
 from litemq.store.opening import open_parts
 from litemq.store.pull_reader import PullReader
 from litemq.store.reader import Slice
@@ -40,6 +41,17 @@ logger = logging.getLogger(__name__)
 
 _RETENTION_INTERVAL_MS = 10_000
 _NEVER = 1 << 62
+
+
+def check_free(path: Path, fs: FileSystem | None = None) -> None:
+    """Look whether a store could be opened, before anything else is begun.
+
+    Raises:
+        StoreInUse: another process has it open.
+    """
+    lock = Paths(path).lock
+    if (fs or OsFileSystem()).is_locked(lock):
+        raise StoreInUse(f"{path} is in use by {holder_text(lock)}; stop it first")
 
 
 class MessageStore:

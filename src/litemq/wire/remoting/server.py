@@ -11,6 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
+from litemq.errors import CannotListen
 from litemq.wire.remoting.connection import READ_SIZE, Connection, Handlers
 
 logger = logging.getLogger(__name__)
@@ -41,7 +42,7 @@ def bind(host: str, port: int) -> socket.socket:
     """Return a socket that is bound but takes no connection yet; port 0 chooses a free one.
 
     Raises:
-        OSError: the address is taken, or not of this machine.
+        CannotListen: the address is taken, or not of this machine.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # With the protocol named, asyncio switches Nagle's delay off on the connections that come in.
@@ -50,9 +51,9 @@ def bind(host: str, port: int) -> socket.socket:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind((host, port))
         bound.setblocking(False)
-    except BaseException:
+    except OSError as error:
         bound.close()
-        raise
+        raise CannotListen(f"cannot listen on {host}:{port}: {error.strerror or error}") from error
     return bound
 
 
