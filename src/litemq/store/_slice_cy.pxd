@@ -12,6 +12,7 @@ cdef class Pulled:
     cdef public long long max_offset
     cdef public object status
     cdef public bint is_rocketmq
+    cdef int keep_some(self, bint by_tag, list wanted, frozenset tags) except? -1
 
 
 @cython.final
@@ -28,7 +29,7 @@ cdef class Slicer:
     cdef long long end
     cdef Py_ssize_t max_count
     cdef Py_ssize_t max_bytes
-    cdef long long scan_end
+    cdef public long long scan_end
     cdef bint is_full
     cdef bint takes_all
     cdef Py_ssize_t hash_count
@@ -40,7 +41,7 @@ cdef class Slicer:
     cdef bytearray buffer
     cdef bytearray scratch
     cpdef Py_ssize_t missing(self) except? -1
-    cpdef int choose(self, entries, Py_ssize_t place, Py_ssize_t count) except? -1
+    cpdef int choose(self, bytearray entries, Py_ssize_t place, Py_ssize_t count) except? -1
     cpdef int fetch(self, find, bint nowait) except? -1
     cpdef Pulled finish(self, status, long long low, long long high)
     cdef Py_ssize_t put(self, Py_ssize_t at, Py_ssize_t size, long long position) except? -1

@@ -16,10 +16,10 @@ except ModuleNotFoundError:
 
 if cython.compiled:
     from cython.cimports.cpython.bytearray import PyByteArray_FromStringAndSize, PyByteArray_Resize
-    from cython.cimports.libc.string import memcpy, memmove, memset
-    from cython.cimports.litemq.format._transcode_cy import put_as_rocketmq, strip_rocketmq
+    from cython.cimports.libc.string import memchr, memcpy, memmove, memset
+    from cython.cimports.litemq.format._transcode_cy import properties_place, put_as_rocketmq, strip_rocketmq
 else:
-    from litemq.format._transcode_cy import put_as_rocketmq, strip_rocketmq
+    from litemq.format._transcode_cy import properties_place, put_as_rocketmq, strip_rocketmq
 
 from array import array
 
@@ -36,11 +36,14 @@ _MAX_CHOSEN = cython.declare(cython.Py_ssize_t, 1024)
 _SPAN_FACTOR = cython.declare(cython.Py_ssize_t, 4)
 _KEPT_SCRATCH = cython.declare(cython.Py_ssize_t, 1 << 20)
 _CHUNK = cython.declare(cython.Py_ssize_t, 256)
-_NOT_THERE = cython.declare(cython.longlong, 0x7FFFFFFF)
+_MAX_SCAN = cython.declare(cython.Py_ssize_t, 1 << 16)
+_MAX_RECORD = cython.declare(cython.longlong, 1 << 27)  # a larger entry is garbage, or stands for no message
 # A literal above 2**31 would be a Python object to the compiler.
 _HALF = cython.declare(cython.longlong, 1 << 31)
 _WHOLE = cython.declare(cython.longlong, 1 << 32)
 _MASK = cython.declare(cython.longlong, (1 << 32) - 1)
+_MIN_RECORD = cython.declare(cython.Py_ssize_t, 91)
+_TAGS = cython.declare(cython.longlong, 0x54414753)
 _MAGIC_LITEMQ = cython.declare(cython.longlong, 0x4C4D5101)
 
 
@@ -89,6 +92,58 @@ def resize(buffer: bytearray, size: cython.Py_ssize_t) -> cython.int:
     return 0
 
 
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def find_mark(p: cython.p_uchar, at: cython.Py_ssize_t, end: cython.Py_ssize_t) -> cython.Py_ssize_t:
+    """Return the end of the pair of RocketMQ's properties at ``at``."""
+    if cython.compiled:
+        hit: cython.p_void = memchr(p + at, 2, end - at)
+        return end if hit == cython.NULL else cython.cast(cython.p_uchar, hit) - p
+    else:  # noqa: RET505 - the branch that is not compiled must not be seen by the compiler
+        place = p.find(2, at, end)
+        return end if place < 0 else place
+
+
+@cython.cfunc
+def tag_of(p: cython.p_uchar, at: cython.Py_ssize_t, size: cython.Py_ssize_t, is_rocketmq: cython.bint) -> bytes:
+    """Return the first tag of the record at ``at``; empty without one."""
+    end: cython.Py_ssize_t = at + size
+    stop: cython.Py_ssize_t
+    tag: cython.Py_ssize_t = at
+    tag_size: cython.Py_ssize_t = 0
+    if is_rocketmq:
+        at = properties_place(p, at, size)
+        if at < 0:
+            return b""
+        at += 2
+        while at < end:
+            stop = find_mark(p, at, end)
+            # of two such pairs readers take the last
+            if (
+                stop - at > 5
+                and p[at] == 84
+                and p[at + 1] == 65
+                and p[at + 2] == 71
+                and p[at + 3] == 83
+                and p[at + 4] == 1
+            ):
+                tag = at + 5
+                tag_size = stop - tag
+            at = stop + 1
+    else:  # behind the message id and the topic stand the tags, with their count before them
+        at += 10 + ((p[at + 8] << 8) | p[at + 9])
+        if at + 2 <= end:
+            at += 2 + ((p[at] << 8) | p[at + 1])
+        if at + 6 <= end and u32(p, at) > 0:
+            tag = at + 6
+            tag_size = min((p[at + 4] << 8) | p[at + 5], end - tag)
+    if cython.compiled:
+        return cython.cast(cython.p_char, p)[tag : tag + tag_size]
+    else:  # noqa: RET505 - the branch that is not compiled must not be seen by the compiler
+        return bytes(p[tag : tag + tag_size])
+
+
 def count_below(entries: cython.const[cython.uchar][::1], stride: cython.Py_ssize_t, end: cython.longlong) -> int:
     """Return how many of the entries, which are sorted by position, point before ``end``."""
     low: cython.Py_ssize_t = 0
@@ -108,32 +163,6 @@ def count_below(entries: cython.const[cython.uchar][::1], stride: cython.Py_ssiz
         else:
             high = middle
     return low
-
-
-@cython.cfunc
-@cython.exceptval(check=False)
-def find_tag(p: cython.p_uchar, at: cython.Py_ssize_t) -> cython.Py_ssize_t:
-    """Return where the tag of a sound RocketMQ record begins; 0 when it has none."""
-    end: cython.Py_ssize_t = at + u32(p, at)
-    flag: cython.longlong = u32(p, at + 36)
-    c: cython.Py_ssize_t = at + 84
-    if flag & 0x10:
-        c += 12
-    if flag & 0x20:
-        c += 12
-    c += 4 + u32(p, c)
-    if p[at + 7] == 0xA7:  # the magic says how many bytes the topic's length has
-        c += 1 + p[c]
-    else:
-        c += 2 + ((p[c] << 8) | p[c + 1])
-    c += 2
-    while c + 5 < end:
-        if p[c] == 84 and p[c + 1] == 65 and p[c + 2] == 71 and p[c + 3] == 83 and p[c + 4] == 1:  # TAGS
-            return c + 5
-        while c < end and p[c] != 2:
-            c += 1
-        c += 1
-    return 0
 
 
 @cython.cclass
@@ -195,49 +224,48 @@ class Pulled:
             at += size
         return found
 
-    def keep_tags(self, tags: frozenset[bytes]) -> None:
-        """Leave only records in the buffer whose tag is one of these: other tags may have the same hash.
-
-        For records as remoting clients read them; of others nothing is left out.
-        """
-        p: cython.p_uchar = self.buffer
-        at: cython.Py_ssize_t = self.start
-        begin: cython.Py_ssize_t
-        size: cython.Py_ssize_t
-        wanted: list[bool] = []
-        if not self.is_rocketmq:
-            return
-        while at < len(self.buffer):
-            begin = find_tag(p, at)
-            size = 0
-            while begin and p[begin + size] != 2 and begin + size < at + u32(p, at):
-                size += 1
-            wanted.append(bytes(self.buffer[begin : begin + size]) in tags)
-            at += u32(p, at)
-        if not all(wanted):
-            self.keep(wanted)
-
     def keep(self, wanted: list[bool]) -> None:
         """Leave only the records in the buffer that are wanted; there is one answer for each."""
+        if len(wanted) != self.count:
+            raise ValueError(f"{len(wanted)} answers about {self.count} records")
+        self.keep_some(False, wanted, frozenset())
+
+    def keep_tags(self, tags: frozenset[bytes]) -> None:
+        """Leave only the records in the buffer whose first tag is one of ``tags``: a hash may be that of another."""
+        self.keep_some(True, [], tags)
+
+    @cython.cfunc
+    @cython.exceptval(-1)
+    def keep_some(
+        self,
+        by_tag: cython.bint,
+        wanted: list,  # type: ignore[type-arg] # the .pxd wants it bare
+        tags: frozenset,  # type: ignore[type-arg] # the .pxd wants it bare
+    ) -> cython.int:
         p: cython.p_uchar = self.buffer
         at: cython.Py_ssize_t = self.start
         o: cython.Py_ssize_t = self.start
+        end: cython.Py_ssize_t = self.start + self.size
+        number: cython.Py_ssize_t = 0
+        kept: cython.Py_ssize_t = 0
         size: cython.Py_ssize_t
-        if len(wanted) != self.count:
-            raise ValueError(f"{len(wanted)} answers about {self.count} records")
-        self.count = 0
-        for answer in wanted:
+        while at < end:
             size = u32(p, at) + (0 if self.is_rocketmq else 4)
-            if answer:
-                if cython.compiled:
-                    memmove(p + o, p + at, size)
-                else:
-                    p[o : o + size] = p[at : at + size]
+            if tag_of(p, at, size, self.is_rocketmq) in tags if by_tag else wanted[number]:
+                if o != at:
+                    if cython.compiled:
+                        memmove(p + o, p + at, size)
+                    else:
+                        p[o : o + size] = p[at : at + size]
                 o += size
-                self.count += 1
+                kept += 1
             at += size
-        resize(self.buffer, o)
+            number += 1
+        if o != end:
+            resize(self.buffer, o)
         self.size = o - self.start
+        self.count = kept
+        return 0
 
 
 @cython.cclass
@@ -298,7 +326,7 @@ class Slicer:
         self.end = end
         self.max_count = max(max_count, 1)
         self.max_bytes = max_bytes
-        self.scan_end = min(end - offset, max(max_scan, self.max_count)) + offset
+        self.scan_end = offset + min(end - offset, max(max_scan, self.max_count), _MAX_SCAN)
         self.head_room = head_room
         self.used = head_room
         self.count = 0
@@ -327,10 +355,9 @@ class Slicer:
 
     @cython.ccall
     @cython.exceptval(-1)
-    def choose(self, entries: object, place: cython.Py_ssize_t, count: cython.Py_ssize_t) -> cython.int:
+    def choose(self, entries: bytearray, place: cython.Py_ssize_t, count: cython.Py_ssize_t) -> cython.int:
         """Look at the ``count`` entries from ``entries[place]`` on, whose first is that of ``offset``."""
-        view: cython.const[cython.uchar][::1] = entries
-        p: cython.pointer(cython.const[cython.uchar])
+        p: cython.p_uchar = entries
         i: cython.Py_ssize_t
         position: cython.longlong
         size: cython.longlong
@@ -341,12 +368,6 @@ class Slicer:
             self.wanted = array("q", bytes(8 * 3 * limit))
         self.chosen = 0
         self.chosen_bytes = 0
-        if count <= 0:
-            return 0
-        if cython.compiled:
-            p = cython.address(view[0])
-        else:
-            p = view
         while count > 0 and self.chosen < limit and self.offset < self.scan_end:
             position = i64(p, place)
             size = u32(p, place + 8)
@@ -357,7 +378,7 @@ class Slicer:
                 i = 0
                 while i < self.hash_count and self.hashes[i] != tag:
                     i += 1
-            if (self.takes_all or i < self.hash_count) and 0 < size < _NOT_THERE and position >= 0:
+            if (self.takes_all or i < self.hash_count) and 0 < size <= _MAX_RECORD and position >= 0:
                 if total + self.chosen_bytes + size > self.max_bytes and (self.chosen > 0 or self.count > 0):
                     # What is sent may be smaller than what is stored: only the record alone can tell.
                     if self.chosen > 0:
@@ -493,6 +514,8 @@ class Slicer:
             else:
                 p[self.used : self.used + len(record)] = record
             return len(record)
+        if size < _MIN_RECORD:
+            return 0
         if self.is_litemq:
             if u32(p, at) + 4 != size or u32(p, at + 4) != _MAGIC_LITEMQ:
                 return 0

@@ -152,7 +152,7 @@ class PullReader(Reader):
             self.cold_reads += 1
             self._slicer = self._new_slicer()
             slicer.begin(offset, high, *limits)
-            parts = self._queues.parts(tail, offset, min(max(max_scan, max_count), high - offset))
+            parts = self._queues.parts(tail, offset, slicer.scan_end - offset)
             return ColdPull(slicer, offset, parts, self._queues.filler, list(self._log.segments), low, high)
         except OSError as error:
             raise read_error(error) from error
@@ -205,6 +205,15 @@ class PullReader(Reader):
     def keep(self, pulled: Pulled, wanted: list[bool]) -> None:
         """Leave out of a pull what is not wanted; there is one answer for each record."""
         pulled.keep(wanted)
+        self._note_kept(pulled)
+
+    def keep_tags(self, pulled: Pulled, tags: frozenset[bytes]) -> None:
+        """Leave out of a pull what only has the hash of one of ``tags``."""
+        pulled.keep_tags(tags)
+        self._note_kept(pulled)
+
+    @staticmethod
+    def _note_kept(pulled: Pulled) -> None:
         if not pulled.count and pulled.status is PullStatus.FOUND:
             pulled.status = PullStatus.NO_MATCH
 

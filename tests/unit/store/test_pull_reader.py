@@ -18,15 +18,18 @@ from tests.unit.store.test_reader import damage, damaged_store
 from litemq import _plain
 from litemq.clock import ManualClock
 from litemq.errors import Closed, ReadFailed
+from litemq.format import litemq
 from litemq.format._text_cy import java_hash
+from litemq.format.placement import Placement
 from litemq.format.record import FORMATS as RECORD_FORMATS
 from litemq.format.record import ROCKETMQ, decode
 from litemq.format.transcode import odd_to_rocketmq, to_rocketmq
+from litemq.store import _slice_cy
 from litemq.store._slice_cy import Pulled
 from litemq.store.fs import OsFileSystem
 from litemq.store.message_store import MessageStore
 from litemq.store.pull_reader import ColdPull, PullStatus
-from litemq.types import Appended, Message
+from litemq.types import Appended, LogPosition, Message, QueueOffset
 
 TWIN = _plain.load_plain("litemq.store._slice_cy")
 TAGS = ("", "a", "b", "polygenelubricants")  # the last one's hash is negative in Java
@@ -338,6 +341,20 @@ def test_what_is_in_memory_is_not_kept_waiting(fmt: str) -> None:
         assert part.data + pull(store, part.next_offset, max_count=40).data == whole.data
 
 
+@pytest.mark.parametrize("max_count", [-(1 << 40), 0, 1, 1 << 40])
+@pytest.mark.parametrize("max_scan", [-(1 << 40), 0, 1, 1 << 40])
+def test_any_limits_end_a_pull(fmt: str, max_count: int, max_scan: int) -> None:
+    fs = ForgetfulFileSystem()
+    with open_store(ROOT, small(format=fmt), fs=fs) as store:
+        fill(store, 45)
+        found = pull(store, 0, max_count=max_count, max_scan=max_scan, max_bytes=1 << 40)
+        assert found.count == (45 if max_count == 1 << 40 else 1)
+        fs.is_cold = True
+        cold = store.reader.pull("orders", 0, 0, max_count=max_count, max_scan=max_scan, max_bytes=1 << 40)
+        assert isinstance(cold, ColdPull)
+        assert facts(cold.finish()) == facts(found)
+
+
 # -- damage ----------------------------------------------------------------------------------------------------------
 
 
@@ -388,6 +405,35 @@ def test_entries_that_are_gone_are_passed_over(tmp_path: Path, fmt: str) -> None
         assert facts(cold.finish()) == facts(found)
 
 
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+@pytest.mark.parametrize("name", FORMATS)
+def test_garbage_in_a_queue_file_is_passed_over(name: str, data: st.DataObject) -> None:
+    fs = ForgetfulFileSystem()
+    with open_store(ROOT, small(format=name), fs=fs) as store:
+        fill(store, 25)
+        store._queues.write_out_all()
+        assert store.reader.min_offset("orders", 0) == 0  # a search by halves would believe what it meets
+        tail = store._queues.find("orders", 0)
+        assert tail is not None
+        stride = tail.entry_size
+        file = fs.open(tail.files.path(0), write=True)
+        low_numbers = st.integers(0, 9000).map(lambda number: number.to_bytes(8) + b"\0\0\1\0" + bytes(stride - 12))
+        garbage = {}
+        for number in data.draw(st.sets(st.integers(1, 19), min_size=1)):
+            garbage[number] = data.draw(st.binary(min_size=stride, max_size=stride) | low_numbers)
+            file.write_at(garbage[number], number * stride)
+        wanted = [number for number in range(25) if number not in garbage]
+        for cold in (False, True):
+            fs.is_cold = cold
+            found = store.reader.pull("orders", 0, 0, max_count=25)
+            fs.is_cold = False
+            if isinstance(found, ColdPull):
+                found = found.finish()
+            assert found.next_offset == 25
+            assert [int(body.split()[0]) for body in bodies_of(found)] == wanted
+
+
 def test_a_disk_that_does_not_answer_is_named(tmp_path: Path, fmt: str) -> None:
     faults = Faults()
     with open_store(tmp_path, small(format=fmt), fs=HookedFileSystem(OsFileSystem(), faults)) as store:
@@ -427,6 +473,46 @@ def test_properties_of_a_pull_and_what_is_kept_of_it(store: MessageStore, as_roc
         store.reader.keep(found, [True, False])
     store.reader.keep(found, [False] * 3)
     assert facts(found)[:4] == (PullStatus.NO_MATCH, b"", 0, 6)
+
+
+@pytest.mark.parametrize("as_rocketmq", [True, False])
+def test_tags_with_the_same_hash_are_told_apart(store: MessageStore, as_rocketmq: bool) -> None:
+    assert java_hash("Aa") == java_hash("BB")
+    tags = ("Aa", "BB", "", "Aa", "Aa\u00e9", "BB")
+    for number, tag in enumerate(tags):
+        message = Message("orders", b"%d" % number, tags=(tag,) if tag else (), properties={"A": "TAGS", "TAG": "Aa"})
+        store.append(message)
+    hashes = frozenset({java_hash("Aa")})
+    for wanted in (frozenset({b"Aa"}), frozenset({b"Aa", b"BB"}), frozenset({b"no"})):
+        found = pull(store, 0, head_room=5, tag_hashes=hashes, as_rocketmq=as_rocketmq)
+        assert found.count == 4
+        twin = TWIN.Pulled(bytearray(found.buffer), 5, 4, 6, 0, 6, found.status, found.is_rocketmq)
+        store.reader.keep_tags(found, wanted)
+        seen = [one["TAGS"] for one in store.reader.properties(found)]
+        assert seen == [tag for tag in ("Aa", "BB", "Aa", "BB") if tag.encode() in wanted]
+        assert facts(found)[2:4] == (len(seen), 6)
+        assert found.status is (PullStatus.FOUND if seen else PullStatus.NO_MATCH)
+        store.reader.keep_tags(twin, wanted)
+        assert (twin.data, twin.count, twin.status) == (found.data, found.count, found.status)
+    everything = pull(store, 0, as_rocketmq=as_rocketmq)
+    store.reader.keep_tags(everything, frozenset({"Aa\u00e9".encode(), b""}))
+    assert everything.count == 2
+
+
+@given(cut=st.integers(0, 200), value=st.binary(min_size=1, max_size=4), tags=st.booleans())
+def test_the_tag_of_a_record_with_damage_inside_is_looked_for_in_it_only(cut: int, value: bytes, tags: bool) -> None:
+    """A record of the log passes with its frame only checked when it is asked for as it is."""
+    place = Placement(LogPosition(0), QueueOffset(0), 0, "")
+    message = Message("t", b"." * 20, message_id="id", tags=("Aa", "b") if tags else ())
+    record = bytearray(litemq.encode(message, place))
+    at = 8 + cut % (len(record) - 12)
+    record[at : at + len(value)] = value
+    outcomes = []
+    for module in (_slice_cy, TWIN):
+        pulled = module.Pulled(bytearray(record), 0, 1, 1, 0, 1, PullStatus.FOUND, False)
+        pulled.keep_tags(frozenset({b"Aa"}))
+        outcomes.append(pulled.count)
+    assert outcomes in ([0, 0], [1, 1])
 
 
 # -- times -------------------------------------------------------------------------------------------------------------
