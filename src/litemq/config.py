@@ -66,6 +66,7 @@ _LIMITS_RANGES = {
     "producer_messages_per_s": (0, _MAX_INT),
     "producer_bytes_per_s": (0, 1 << 40),
     "queue_backlog": (0, 1 << 60),
+    "waiting_bytes": (1, 1 << 40),
 }
 _FRACTIONS = ("retention_hours", "disk_start_ratio", "disk_force_ratio", "disk_refuse_ratio")
 _MAY_BE_NONE = ("segment_bytes", "queue_entries", "index_slots", "index_entries", "delete_hour")
@@ -320,6 +321,9 @@ class LimitsConfig:
 
     queue_backlog: int = 0
     """Messages of a queue that its slowest group may not have read; 0: no limit."""
+
+    waiting_bytes: int = 256 * MIB
+    """Answers that wait for a flush; sends are refused while there are more."""
 
     def __post_init__(self) -> None:
         _check_ranges(self, _LIMITS_RANGES)

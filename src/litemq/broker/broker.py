@@ -18,6 +18,7 @@ from litemq.broker.durability import Durability
 from litemq.broker.faces.remoting.handlers import all_handlers
 from litemq.broker.faces.remoting.protocol import BrokerConnection
 from litemq.broker.groups import Groups
+from litemq.broker.limits import SendLimits, connection_limits
 from litemq.broker.members import Clients
 from litemq.broker.messages import MessageMaker, own_properties
 from litemq.broker.offsets import Offsets
@@ -36,7 +37,7 @@ from litemq.store.fs import FileSystem
 from litemq.store.message_store import MessageStore
 from litemq.wire.remoting.command import Request, Response, encode_response
 from litemq.wire.remoting.connection import Connection
-from litemq.wire.remoting.server import ConnectionLimits, Server
+from litemq.wire.remoting.server import Server
 from litemq.wire.remoting.topic_table import DataVersion
 
 logger = logging.getLogger(__name__)
@@ -101,9 +102,14 @@ class Broker:
         store, config, limits = self.store, self.config, self.limits
         self._cold = ThreadPoolExecutor(_COLD_THREADS, thread_name_prefix="litemq-cold")
         self.durability = Durability(
-            store, policy=self.store_config.flush, timeout_ms=self.store_config.flush_timeout_ms, loop=loop
+            store,
+            policy=self.store_config.flush,
+            timeout_ms=self.store_config.flush_timeout_ms,
+            limit_bytes=limits.waiting_bytes,
+            loop=loop,
         )
         self.topics = Topics(store, config)
+        self.send_limits = SendLimits(store, self.topics, self.durability, limits, now_ms=self.clock.monotonic_ms)
         self._version = DataVersion(0, self.clock.now_ms())
         self.topics.on_change.append(self._announce)
         self.registration = Registration(
@@ -131,7 +137,9 @@ class Broker:
             now_ms=self.clock.now_ms,
             monotonic_ms=self.clock.monotonic_ms,
         )
-        self.sender = Sender(store, self.topics, self.maker, self.retries, max_batch_bytes=_MAX_BATCH_BYTES)
+        self.sender = Sender(
+            store, self.topics, self.maker, self.retries, self.send_limits, max_batch_bytes=_MAX_BATCH_BYTES
+        )
         self.puller = Puller(
             store,
             self.topics,
@@ -145,16 +153,17 @@ class Broker:
         self.durability.on_readable = self.puller.wake
         self.server = Server(
             all_handlers(self),
-            ConnectionLimits(
-                connections=limits.connections,
-                connections_per_address=limits.connections_per_address,
-                requests_in_flight=limits.requests_in_flight,
-                output_bytes=limits.output_bytes,
-                output_stall_s=limits.output_stall_ms / 1000,
-                idle_s=limits.idle_ms / 1000,
-            ),
+            connection_limits(limits),
             connection=lambda server: BrokerConnection(server, self),
         )
+
+    def apply_limits(self, limits: LimitsConfig) -> None:
+        """Put other limits to work, at once and for everybody."""
+        self.limits = self.puller.limits = limits
+        self.puller.polls.limit = limits.parked_pulls
+        self.durability.limit_bytes = limits.waiting_bytes
+        self.server.limits = connection_limits(limits)
+        self.send_limits.apply(limits)
 
     async def close(self) -> None:
         """Stop: no new work, answers in hand go out, the store is closed cleanly."""

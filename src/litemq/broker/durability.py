@@ -23,6 +23,10 @@ from litemq.wire.remoting.status import answer_to
 logger = logging.getLogger(__name__)
 
 
+_HELD_BYTES = 256
+"""Of each waiting buffer, beside its own bytes."""
+
+
 def _nothing() -> None:
     """Nobody waits."""
 
@@ -38,8 +42,19 @@ class _Held:
 class Durability:
     """Holds answers back.  Called on the loop; only ``_flushed`` comes from the flush thread."""
 
-    def __init__(self, store: MessageStore, *, policy: str, timeout_ms: int, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self,
+        store: MessageStore,
+        *,
+        policy: str,
+        timeout_ms: int,
+        limit_bytes: int,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
         self._store = store
+        self.limit_bytes = limit_bytes
+        """Memory of waiting answers above which no more should be made."""
+        self.held_bytes = 0
         self.waits = policy != "async"
         """Whether answers wait at all."""
         self._timeout_ms = timeout_ms
@@ -53,12 +68,18 @@ class Durability:
     def __len__(self) -> int:
         return len(self._held)
 
+    @property
+    def is_full(self) -> bool:
+        """Return whether so much waits that nothing more should be promised."""
+        return self.held_bytes >= self.limit_bytes
+
     def hold(self, end: int, connection: Connection, data: bytes, *, now_ms: int) -> None:
         """Send ``data`` when everything before ``end`` is flushed."""
         if not self.waits or self._store.flushed_end >= end:
             connection.write(data)
             return
         self._held.append(_Held(end, now_ms, connection, data))
+        self.held_bytes += len(data) + _HELD_BYTES
         self._store.ask_flush()
 
     def _flushed(self, _end: int) -> None:
@@ -70,11 +91,16 @@ class Durability:
         flushed = self._store.flushed_end
         held = self._held
         while held and held[0].end <= flushed:
-            item = held.popleft()
+            item = self._take()
             item.connection.write(item.data)
         if held:
             self._store.ask_flush()
         self.on_readable()
+
+    def _take(self) -> _Held:
+        item = self._held.popleft()
+        self.held_bytes -= len(item.data) + _HELD_BYTES
+        return item
 
     def expire(self, now_ms: int) -> None:
         """Answer those that waited too long, and all of them when there will be no flush any more."""
@@ -82,7 +108,7 @@ class Durability:
         if failure is not None and self._held:
             self._answer_all(failure)
         while self._held and now_ms - self._held[0].since_ms > self._timeout_ms:
-            item = self._held.popleft()
+            item = self._take()
             self.timeouts += 1
             late = Response(Code.FLUSH_DISK_TIMEOUT, remark="stored, but not flushed in time")
             item.connection.write(_with_code(item.data, late))
@@ -91,7 +117,7 @@ class Durability:
         logger.error("answers given up: count=%d reason=%s", len(self._held), failure)
         refusal = answer_to(failure if isinstance(failure, FlushFailed) else FlushFailed(str(failure)))
         while self._held:
-            item = self._held.popleft()
+            item = self._take()
             item.connection.write(_with_code(item.data, refusal))
 
 

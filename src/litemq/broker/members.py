@@ -84,6 +84,10 @@ class Clients:
         member = found.clients.by_connection.get(connection) if found is not None else None
         return member.client_id if member is not None else ""
 
+    def producer_id(self, connection: Connection) -> str:
+        """Return who sends on a connection: the client id of its heartbeat, else its address."""
+        return self.membership.producer_on(connection) or connection.peer
+
     def producer(self, client_id: str) -> Connection | None:
         """Return the connection on which a client produces."""
         found = self.membership.find_producer(client_id)

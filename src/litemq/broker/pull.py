@@ -102,6 +102,10 @@ class Puller:
         self.polls: LongPolls[Pull] = LongPolls(limits.parked_pulls)
         self.delivered: dict[tuple[str, str], int] = {}
         """(group, topic) → messages handed out."""
+        self.park_refusals = 0
+        """Pulls that might not wait because too many others did."""
+        self.capped = 0
+        """Pulls that asked for more messages than one answer may have."""
 
     def check(self, group: str, topic: str, queue_id: int) -> None:
         """Refuse a pull of what is not there or may not be read."""
@@ -120,6 +124,8 @@ class Puller:
             pull.reply(PullAnswer(Verdict.MOVED, reset, low, high))
             return
         limits = self.limits
+        if pull.max_count > limits.max_pull_count:
+            self.capped += 1
         pull.max_count = min(pull.max_count if pull.max_count > 0 else limits.pull_count, limits.max_pull_count)
         pull.max_bytes = min(pull.max_bytes if pull.max_bytes > 0 else limits.pull_bytes, limits.max_pull_bytes)
         pull.deadline_ms = self._now_ms() + min(pull.park_ms, _MAX_PARK_MS) if pull.park_ms > 0 else 0
@@ -198,7 +204,11 @@ class Puller:
         pull.reply(PullAnswer(Verdict.NO_MATCH, found.next_offset, found.min_offset, found.max_offset))
 
     def _wait(self, pull: Pull, found: Pulled, *, may_park: bool) -> None:
-        if may_park and pull.deadline_ms and self._park(pull):
+        if may_park and pull.deadline_ms:
+            if not self._park(pull):
+                # "Nothing found" would have the client ask again at once.
+                self.park_refusals += 1
+                pull.reply(Busy(f"{len(self.polls)} pulls wait already (limits.parked_pulls); try again in 1000 ms"))
             return
         pull.reply(PullAnswer(Verdict.NOTHING, pull.offset, found.min_offset, found.max_offset))
 

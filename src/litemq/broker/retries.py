@@ -145,17 +145,50 @@ class Retries:
             error=back.error,
             stack=back.stack,
         )
-        properties = retry.retry_properties(kept, topic=topic, message_id=first_id)
-        self.died[(back.group, reason)] += 1
-        return self._store.append(
-            _copy(
-                message,
-                topic=self._topics.for_dead_letters(back.group).name,
-                queue_id=0,
-                properties=dead_letter_properties(properties, death),
-                reconsume_times=message.reconsume_times,
-            )
+        return self._store.append(self._dead_letter(message, kept, death))
+
+    def _dead_letter(self, message: Message, kept: dict[str, str], death: Death) -> Message:
+        self.died[(death.group, death.reason)] += 1
+        properties = retry.retry_properties(kept, topic=death.origin_topic, message_id=death.origin_message_id)
+        return _copy(
+            message,
+            topic=self._topics.for_dead_letters(death.group).name,
+            queue_id=0,
+            properties=dead_letter_properties(properties, death),
+            reconsume_times=message.reconsume_times,
         )
+
+    def overflowed(self, message: Message, group: str) -> Message:
+        """Return the dead letter of a message that never got into its queue: ``group`` has too much to read there.
+
+        Its origin has the id that its producer gave it, and no offset.
+        """
+        death = Death(
+            reason="queue_full",
+            group=group,
+            origin_topic=message.topic,
+            origin_message_id=message.message_id,
+            origin_queue=message.queue_id,
+            origin_offset=-1,
+            retry_count=message.reconsume_times,
+            time_ms=self._now_ms(),
+        )
+        return self._dead_letter(message, dict(message.properties), death)
+
+    def unmatched(self, record: Record, group: str) -> Message:
+        """Return the dead letter of a message that a group's filter did not let pass."""
+        death = Death(
+            reason="filtered_out",
+            group=group,
+            origin_topic=record.topic,
+            origin_message_id=message_id.offset_id(self._store_host, record.position),
+            origin_queue=record.queue_id,
+            origin_offset=record.queue_offset,
+            retry_count=record.reconsume_times or 0,
+            time_ms=self._now_ms(),
+        )
+        kept = {name: value for name, value in record.properties.items() if name not in _OWN}
+        return self._dead_letter(to_message(record), kept, death)
 
     def _origin_place(self, first_id: str, message: Message, position: int) -> tuple[int, int]:
         """Return queue and offset of a message's first record; those of this one when that is gone."""

@@ -9,10 +9,11 @@ import random
 from dataclasses import dataclass, replace
 
 from litemq.broker import system_topics
+from litemq.broker.limits import SendLimits
 from litemq.broker.messages import MessageMaker, Sending, batch_entries
 from litemq.broker.retries import Retries, group_of
 from litemq.broker.topics import Topic, Topics
-from litemq.errors import BadBody, BadField, NoPermission, NotSupported, RecordTooLarge
+from litemq.errors import BadBody, BadField, LiteMQError, NoPermission, NotSupported, RecordTooLarge
 from litemq.format.names import RESERVED_TOPIC_PREFIX
 from litemq.store.message_store import MessageStore
 from litemq.types import Appended, Message
@@ -35,27 +36,58 @@ class Sender:
     """Stores messages of producers."""
 
     def __init__(
-        self, store: MessageStore, topics: Topics, maker: MessageMaker, retries: Retries, *, max_batch_bytes: int
+        self,
+        store: MessageStore,
+        topics: Topics,
+        maker: MessageMaker,
+        retries: Retries,
+        limits: SendLimits,
+        *,
+        max_batch_bytes: int,
     ) -> None:
         self._store = store
         self._topics = topics
         self._maker = maker
         self._retries = retries
+        self._limits = limits
         self._max_batch_bytes = max_batch_bytes
         self._random = random.Random()
 
     def send(self, sending: Sending, wish: Wish) -> tuple[Message, Appended]:
-        """Store one message; visible by the store's rule, durable when the log is flushed to ``end``."""
-        _check_properties(sending)
+        """Store one message; visible by the store's rule, durable when the log is flushed to ``end``.
+
+        Raises:
+            Busy: a limit is reached; the text says which, and when to try again.
+        """
+        try:
+            return self._send(sending, wish)
+        except LiteMQError as error:
+            self._limits.note(error)
+            raise
+
+    def send_batch(self, sending: Sending, wish: Wish) -> tuple[list[Message], list[Appended]]:
+        """Store the messages of a batch behind each other in one queue."""
+        try:
+            return self._send_batch(sending, wish)
+        except LiteMQError as error:
+            self._limits.note(error)
+            raise
+
+    def _send(self, sending: Sending, wish: Wish) -> tuple[Message, Appended]:
+        self._limits.check_waiting()
+        size = len(sending.body) + _check_properties(sending)
         topic = self._topic_for(sending.topic, wish)
         placed = replace(sending, queue_id=self._queue_of(topic, sending.queue_id))
         if sending.topic.startswith(system_topics.RETRY_PREFIX):
             return self._retries.resend(placed, group_of(sending.topic), wish.max_reconsume_times)
         message = self._maker.make(placed)
+        full = self._limits.admit(topic, placed.queue_id, wish.client_id, count=1, size=size)
+        if full is not None:
+            message = self._retries.overflowed(message, full)
         return message, self._store.append(message)
 
-    def send_batch(self, sending: Sending, wish: Wish) -> tuple[list[Message], list[Appended]]:
-        """Store the messages of a batch behind each other in one queue."""
+    def _send_batch(self, sending: Sending, wish: Wish) -> tuple[list[Message], list[Appended]]:
+        self._limits.check_waiting()
         if sending.topic.startswith(system_topics.RETRY_PREFIX):
             raise NotSupported("a batch cannot be sent to a retry topic")
         if len(sending.body) > self._max_batch_bytes:
@@ -68,6 +100,10 @@ class Sender:
         ]
         if not messages:
             raise BadBody("the batch holds no message")
+        size = len(sending.body)
+        full = self._limits.admit(topic, queue_id, wish.client_id, count=len(messages), size=size)
+        if full is not None:
+            messages = [self._retries.overflowed(message, full) for message in messages]
         return messages, self._store.append_many(messages)
 
     def _topic_for(self, name: str, wish: Wish) -> Topic:
@@ -86,7 +122,9 @@ class Sender:
         return queue_id
 
 
-def _check_properties(sending: Sending) -> None:
+def _check_properties(sending: Sending) -> int:
+    """Return the bytes of the properties."""
     size = sum(len(name.encode()) + len(value.encode()) + 2 for name, value in sending.properties.items())
     if size > _MAX_PROPERTIES:
         raise RecordTooLarge(what="the properties", size=size, limit=_MAX_PROPERTIES)
+    return size

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from litemq.broker import system_topics
+from litemq.broker import system_topics, topic_attributes
 from litemq.broker.names import check_topic
 from litemq.broker.system_topics import DEAD_PREFIX, PERM_INHERIT, PERM_READ, PERM_WRITE, RETRY_PREFIX, TEMPLATE
 from litemq.config import BrokerConfig
@@ -173,6 +173,7 @@ class Topics:
         check_topic(topic.name)
         if not topic.queue_count > 0:
             raise BadField(f"topic {topic.name!r} needs at least one queue")
+        topic_attributes.check(topic.attributes)
         is_new = topic.name not in self._known
         if is_new and len(self._known) >= self._config.max_topics:
             raise Busy(f"this broker has {len(self._known)} topics, as many as broker.max_topics allows")

@@ -21,6 +21,8 @@ class Refusal:
 
     text: str
     retry_after_ms: int
+    setting: str
+    """Name of the setting that holds the limit."""
 
     def __str__(self) -> str:
         return f"{self.text}; try again in {self.retry_after_ms} ms"
@@ -84,10 +86,11 @@ class ProducerLimits:
         data_wait_ms = data.wait_ms(size, now_ms) if data is not None else 0
         if message_wait_ms or data_wait_ms:
             if message_wait_ms >= data_wait_ms:
-                limit = f"{self.messages_per_s} messages/s"
+                limit, setting = f"{self.messages_per_s} messages/s", "producer_messages_per_s"
             else:
-                limit = f"{self.bytes_per_s} bytes/s"
-            return Refusal(f"producer {client_id} sends more than {limit}", max(message_wait_ms, data_wait_ms))
+                limit, setting = f"{self.bytes_per_s} bytes/s", "producer_bytes_per_s"
+            text = f"producer {client_id} sends more than {limit} (limits.{setting})"
+            return Refusal(text, max(message_wait_ms, data_wait_ms), setting)
         if messages is not None:
             messages.take(count)
         if data is not None:
@@ -112,4 +115,5 @@ def check_backlog(topic: str, queue_id: int, *, max_offset: int, lowest_commit: 
     backlog = max_offset - lowest_commit
     if not limit or backlog < limit:
         return None
-    return Refusal(f"queue {queue_id} of {topic} has {backlog} unread messages, the limit is {limit}", BACKLOG_RETRY_MS)
+    text = f"queue {queue_id} of {topic} has {backlog} unread messages, the limit is {limit} (limits.queue_backlog)"
+    return Refusal(text, BACKLOG_RETRY_MS, "queue_backlog")

@@ -190,6 +190,11 @@ class Membership:
         """Return the newest connection on which a client produces, in whatever group."""
         return self._producing.find(client_id)
 
+    def producer_on(self, connection: Connection) -> str:
+        """Return the client that produces on a connection; empty when none has said so."""
+        member = self._producing.by_connection.get(connection)
+        return member.client_id if member is not None else ""
+
     # -- bookkeeping -----------------------------------------------------------------------------
 
     def _newcomers(self, connection: Connection, beat: Heartbeat) -> bool:

@@ -233,8 +233,11 @@ class MessageStore:
     def _refuse(self) -> None:
         if not self._is_open:
             raise Closed("the store is closed")
-        used = self._config.disk_refuse_ratio * 100
-        raise StoreFull(f"the disk is over {used:.0f} % full: messages are refused until there is room")
+        used, floor = self._config.disk_refuse_ratio * 100, self._config.disk_free_floor
+        raise StoreFull(
+            f"the disk is over {used:.0f} % full (store.disk_refuse_ratio) and has less than {floor} bytes free "
+            "(store.disk_free_floor): messages are refused until there is room"
+        )
 
     def wait_durable(self, end: int) -> None:
         """Return when the log is as durable up to ``end`` as the policy asks: at once with ``async``.

@@ -7,6 +7,8 @@ In memory; what changed becomes one record of ``LITEMQ_SYS_PROGRESS`` about once
 from __future__ import annotations
 
 import json
+from collections import Counter
+from collections.abc import Collection
 
 from litemq.errors import InvalidRequest
 from litemq.format.config_json import JsonObject, Value
@@ -28,6 +30,8 @@ class Progress:
         self._offsets: dict[Key, int] = {}
         self._changed: set[Key] = set()
         self._positions: dict[Key, int] = {}
+        self._readers: dict[str, Counter[str]] = {}
+        """Topic → group → queues in which it has an offset."""
         self._version = 0
         self.changed = False
         """Whether the snapshot is behind."""
@@ -53,6 +57,7 @@ class Progress:
                 # At once: the record is written later, and with what many groups committed.
                 _check_name("group", group)
                 _check_name("topic", topic)
+                self._note_reader(group, topic)
             self._offsets[key] = offset
             self._changed.add(key)
 
@@ -64,6 +69,27 @@ class Progress:
         """Return the offsets of one group by (topic, queue)."""
         return {(topic, queue): offset for (name, topic, queue), offset in self._offsets.items() if name == group}
 
+    def groups_of(self, topic: str) -> Collection[str]:
+        """Return the groups that have an offset in a topic."""
+        return self._readers.get(topic, ())
+
+    def _note_reader(self, group: str, topic: str) -> None:
+        self._readers.setdefault(topic, Counter())[group] += 1
+
+    def _drop_reader(self, group: str, topic: str) -> None:
+        readers = self._readers[topic]
+        readers[group] -= 1
+        if not readers[group]:
+            del readers[group]
+        if not readers:
+            del self._readers[topic]
+
+    def _put(self, key: Key, offset: int) -> None:
+        """Set an offset that a snapshot or a record says."""
+        if key not in self._offsets:
+            self._note_reader(key[0], key[1])
+        self._offsets[key] = offset
+
     def forget(self, *, group: str | None = None, topic: str | None = None) -> None:
         """Drop what belongs to a deleted group or topic."""
         gone = [
@@ -71,6 +97,7 @@ class Progress:
         ]
         for key in gone:
             del self._offsets[key]
+            self._drop_reader(key[0], key[1])
             self._changed.discard(key)
             self._positions.pop(key, None)
         self.changed = self.changed or bool(gone)
@@ -105,7 +132,7 @@ class Progress:
     def replay(self, body: bytes, position: int) -> None:
         """Take in a record of the log."""
         for key, offset in _decode(body).items():
-            self._offsets[key] = offset
+            self._put(key, offset)
             self._positions[key] = position
         self.changed = True
 
@@ -141,9 +168,10 @@ class Progress:
         for name, queues in found.items() if isinstance(found, dict) else ():
             topic, at, group = name.rpartition(_AT)
             for queue, offset in numbers(queues).items() if at else ():
-                self._offsets[(group, topic, queue)] = offset
+                self._put((group, topic, queue), offset)
         if isinstance(ours, dict):
-            self._offsets.update(_keyed(ours.get("others")))
+            for key, offset in _keyed(ours.get("others")).items():
+                self._put(key, offset)
         # The exact records are not known any more; carrying a little too early does no harm.
         oldest = ours.get("oldest") if isinstance(ours, dict) else 0
         self._positions = dict.fromkeys(self._offsets, oldest if isinstance(oldest, int) else 0)

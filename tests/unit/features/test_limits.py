@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 
 from litemq.features.limits import ProducerLimits, Refusal, check_backlog
 
+TOO_MANY_BYTES = "producer c sends more than 1000 bytes/s (limits.producer_bytes_per_s)"
+
 
 def test_off_by_default() -> None:
     limits = ProducerLimits()
@@ -20,8 +22,12 @@ def test_messages_a_second() -> None:
     assert limits.is_on
     assert all(limits.admit("c", 1, 1, 0) is None for _ in range(10))
     refused = limits.admit("c", 1, 1, 0)
-    assert refused == Refusal("producer c sends more than 10 messages/s", 100)
-    assert str(refused) == "producer c sends more than 10 messages/s; try again in 100 ms"
+    assert refused == Refusal(
+        "producer c sends more than 10 messages/s (limits.producer_messages_per_s)", 100, "producer_messages_per_s"
+    )
+    assert (
+        str(refused) == "producer c sends more than 10 messages/s (limits.producer_messages_per_s); try again in 100 ms"
+    )
     assert limits.admit("other", 1, 1, 0) is None
     assert limits.admit("c", 1, 1, 99) is not None
     assert limits.admit("c", 1, 1, 100) is None
@@ -31,7 +37,7 @@ def test_messages_a_second() -> None:
 def test_bytes_a_second_and_all_or_nothing() -> None:
     limits = ProducerLimits(messages_per_s=10, bytes_per_s=1_000)
     assert limits.admit("c", 1, 1_000, 0) is None
-    assert limits.admit("c", 9, 500, 0) == Refusal("producer c sends more than 1000 bytes/s", 500)
+    assert limits.admit("c", 9, 500, 0) == Refusal(TOO_MANY_BYTES, 500, "producer_bytes_per_s")
     # The refused one took no messages either.
     assert limits.admit("c", 9, 0, 0) is None
 
@@ -39,7 +45,7 @@ def test_bytes_a_second_and_all_or_nothing() -> None:
 def test_more_than_a_bucket_passes_when_it_is_full_and_is_paid_for() -> None:
     limits = ProducerLimits(bytes_per_s=1_000)
     assert limits.admit("c", 1, 3_000, 0) is None
-    assert limits.admit("c", 1, 1, 2_000) == Refusal("producer c sends more than 1000 bytes/s", 1)
+    assert limits.admit("c", 1, 1, 2_000) == Refusal(TOO_MANY_BYTES, 1, "producer_bytes_per_s")
     assert limits.admit("c", 1, 1, 2_001) is None
 
 
@@ -59,7 +65,9 @@ def test_live_change() -> None:
 def test_the_clock_may_run_back() -> None:
     limits = ProducerLimits(messages_per_s=1)
     assert limits.admit("c", 1, 1, 10_000_000) is None
-    assert limits.admit("c", 1, 1, 0) == Refusal("producer c sends more than 1 messages/s", 1_000)
+    assert limits.admit("c", 1, 1, 0) == Refusal(
+        "producer c sends more than 1 messages/s (limits.producer_messages_per_s)", 1_000, "producer_messages_per_s"
+    )
     assert limits.admit("c", 1, 1, 1_000) is None
 
 
@@ -91,4 +99,6 @@ def test_backlog() -> None:
     assert check_backlog("t", 3, max_offset=100, lowest_commit=0, limit=0) is None
     assert check_backlog("t", 3, max_offset=99, lowest_commit=0, limit=100) is None
     refused = check_backlog("t", 3, max_offset=150, lowest_commit=50, limit=100)
-    assert refused == Refusal("queue 3 of t has 100 unread messages, the limit is 100", 1_000)
+    assert refused == Refusal(
+        "queue 3 of t has 100 unread messages, the limit is 100 (limits.queue_backlog)", 1_000, "queue_backlog"
+    )

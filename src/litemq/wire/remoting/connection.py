@@ -198,7 +198,11 @@ class Connection(asyncio.BufferedProtocol):
             close = getattr(answer, "close", None)
             if close is not None:
                 close()
-            busy = f"{len(self._tasks)} requests of this connection are in flight already"
+            self.server.requests_refused += 1
+            busy = (
+                f"{len(self._tasks)} requests of this connection are in flight already (limits.requests_in_flight); "
+                "try again in 1000 ms"
+            )
             self.answer(request, Response(Code.SYSTEM_BUSY, remark=busy))
             return
         task = asyncio.ensure_future(self._wait_for(request, answer))

@@ -75,6 +75,8 @@ class Server:
         self.now = 0.0
         """Loop time of the last sweep: what idle and stalled connections are measured by."""
         self.refused = 0
+        self.idle_closed = 0
+        self.requests_refused = 0
         self.slow_readers = 0
         self._make = connection
         self._per_address: Counter[str] = Counter()
@@ -172,4 +174,5 @@ class Server:
                     connection.abort()
                 elif self.now - connection.active_at > self.limits.idle_s:
                     logger.info("idle connection closed: peer=%s", connection.peer)
+                    self.idle_closed += 1
                     connection.abort()

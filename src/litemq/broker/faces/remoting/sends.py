@@ -55,13 +55,14 @@ def sending_of(connection: Connection, request: Request, ext: dict[str, str]) ->
     )
 
 
-def wish_of(ext: dict[str, str]) -> Wish:
+def wish_of(ext: dict[str, str], client_id: str = "") -> Wish:
     """Return who sends, and how it wants a missing topic to be made."""
     most = fields.whole(ext, "maxReconsumeTimes", -1)
     return Wish(
         group=ext.get("producerGroup", ""),
         template=ext.get("defaultTopic", ""),
         template_queues=fields.whole(ext, "defaultTopicQueueNums", 4),
+        client_id=client_id,
         max_reconsume_times=most if most >= 0 else None,
     )
 
@@ -76,7 +77,8 @@ def handlers(broker: Broker) -> Handlers:
         return send(connection, request, spelled_out(request.ext))
 
     def send(connection: Connection, request: Request, ext: dict[str, str]) -> Response | None:
-        sending, wish = sending_of(connection, request, ext), wish_of(ext)
+        client_id = broker.clients.producer_id(connection) if broker.send_limits.has_rates else ""
+        sending, wish = sending_of(connection, request, ext), wish_of(ext, client_id)
         if fields.truth(ext, "batch"):
             _, appended = broker.sender.send_batch(sending, wish)
             found = answer(broker, sending.topic, appended, None)
