@@ -6,7 +6,7 @@ UV_COMPILE := $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-h
 
 # Old Pythons must be able to parse it, hence one line of ancient syntax.
 NEED_PYTHON = $(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("litemq: error: Python 3.11 or newer is needed; try: make PYTHON=python3.11")'
-NEED_JAVA = command -v java >/dev/null && command -v mvn >/dev/null || { echo "make clients: needs Java and Maven (commands java and mvn), which are not here" >&2; exit 2; }
+NEED_CLIENTS = for tool in java javac mvn go; do command -v $$tool >/dev/null || { echo "make clients: needs Java (a JDK), Maven and Go; the command $$tool is not here" >&2; exit 2; }; done
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test check fmt ext lock crash fuzz bench bench-rocketmq bench-latency bench-backlog bench-memory clients docs clean
@@ -61,8 +61,8 @@ bench-backlog: setup ## the broker with 10 million messages beside an empty one;
 bench-memory: setup ## memory of connections and topics, start-up; needs a C compiler
 	@$(BIN)/python -m benchmarks.broker memory $(ARGS)
 
-clients: setup ## drive official RocketMQ clients and brokers; needs Java and Maven
-	@$(NEED_JAVA)
+clients: setup ## drive official RocketMQ clients and brokers; needs Java, Maven and Go
+	@$(NEED_CLIENTS)
 	@$(BIN)/python -m pytest -m clients --timeout=0 tests/clients
 
 docs: setup ## check the links of the documentation

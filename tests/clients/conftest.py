@@ -1,13 +1,19 @@
-"""Fixtures: Java and RocketMQ's jars once a session, one driver process, brokers on demand."""
+"""Fixtures: Java and RocketMQ's jars once a session, a driver, brokers on demand, and servers with the scenarios."""
 
 from __future__ import annotations
 
 import itertools
+import os
+import subprocess
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.clients import scenarios, servers
 from tests.clients.rocketmq import Driver, Missing, RealBroker, Sizes, Toolbox
+from tests.clients.scenarios import Run
+from tests.clients.servers import Server
 
 pytest.register_assert_rewrite("tests.clients.picture")
 
@@ -43,3 +49,73 @@ def real_broker(tools: Toolbox, driver: Driver, tmp_path: Path) -> Iterator[Star
     yield make
     for broker in made:
         broker.kill()
+
+
+@pytest.fixture(scope="session", params=servers.chosen())
+def server(
+    request: pytest.FixtureRequest, tools: Toolbox, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Server]:
+    """Start each server that the scenarios are for, one after the other."""
+    started = servers.start(request.param, tools, tmp_path_factory.mktemp(f"server-{request.param}"))
+    yield started
+    started.close()
+
+
+@pytest.fixture(scope="session")
+def java(
+    request: pytest.FixtureRequest, server: Server, tools: Toolbox, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Run]:
+    """Run the Java scenarios that were selected."""
+    work = tmp_path_factory.mktemp("java-suite")
+    arguments = (server.name_server, server.kind, fresh_name(), *selected(request, "java", server))
+    run = Run(lambda: tools.start(work, "256m", "Suite", *arguments, pipe=True), server, work / "out.log")
+    yield run
+    run.close()
+
+
+@pytest.fixture(scope="session")
+def go_program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    try:
+        return scenarios.build_go(tmp_path_factory.mktemp("go"))
+    except Missing as missing:
+        pytest.skip(f"needs the Go client: {missing}")
+
+
+@pytest.fixture(scope="session")
+def go(
+    request: pytest.FixtureRequest, server: Server, go_program: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Run]:
+    """Run the Go scenarios that were selected."""
+    work = tmp_path_factory.mktemp("go-suite")
+    arguments = (server.name_server, server.kind, fresh_name(), *selected(request, "go", server))
+    with (work / "out.log").open("ab") as log:
+        run = Run(
+            lambda: subprocess.Popen(
+                [go_program, *arguments],
+                cwd=work,
+                env={**os.environ, "HOME": str(work)},  # it keeps offsets there
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+            ),
+            server,
+            work / "out.log",
+        )
+    yield run
+    run.close()
+
+
+def fresh_name() -> str:
+    """Return what sets the topics and groups of one run apart."""
+    return f"{time.time_ns() // 1_000_000 % 10**9:x}"
+
+
+def selected(request: pytest.FixtureRequest, suite: str, server: Server) -> list[str]:
+    """Return the scenarios of a suite that this session runs against a server."""
+    found = []
+    for item in request.session.items:
+        if isinstance(item, pytest.Function) and suite in item.fixturenames:
+            scenario, name = item.callspec.params["scenario"], item.callspec.params["server"]
+            if name == server.name:
+                found.append(str(scenario))
+    return found

@@ -169,7 +169,7 @@ def _is_free(port: int) -> bool:
     return True
 
 
-def _end(process: subprocess.Popen[bytes], seconds: float = 90) -> int:
+def finish(process: subprocess.Popen[bytes], seconds: float = 90) -> int:
     """End a process, by force when it does not hear in time."""
     if seconds:
         process.terminate()
@@ -217,7 +217,7 @@ class Driver:
 
     def close(self) -> None:
         """End the process."""
-        _end(self._process, 5)
+        finish(self._process, 5)
 
 
 class DriverError(Exception):
@@ -291,7 +291,9 @@ class RealBroker:
             BrokerRefused: it ended by itself.
         """
         config = str(self._work / "broker.conf")
-        self._process = self._tools.start(self._work, "512m", "Broker", "-c", config)
+        self._process = self._tools.start(
+            self._work, "512m", "Kept", "org.apache.rocketmq.broker.BrokerStartup", "-c", config
+        )
         end = time.monotonic() + seconds
         out = self._work / "out.log"
         while "boot success" not in out.read_text():
@@ -311,14 +313,14 @@ class RealBroker:
         self._disconnect()
         if self._process is not None:
             process, self._process = self._process, None
-            code = _end(process)
+            code = finish(process)
             assert code in (0, 128 + signal.SIGTERM, -signal.SIGTERM), f"the broker ended with {code}"
             assert not (self._store / "abort").exists(), "the broker did not stop cleanly"
 
     def kill(self) -> None:
         """``kill -9``."""
         if self._process is not None:
-            _end(self._process, 0)
+            finish(self._process, 0)
             self._process = None
         self._disconnect()
 
