@@ -54,8 +54,8 @@ _BROKER_RANGES = {
 _LIMITS_RANGES = {
     "pull_count": (1, 1 << 20),
     "max_pull_count": (1, 1 << 20),
-    "pull_bytes": (1, _MAX_INT),
-    "max_pull_bytes": (1, _MAX_INT),
+    "pull_bytes": (1, 15 * MIB),  # an answer is one frame, which has less than 16 MiB
+    "max_pull_bytes": (1, 15 * MIB),
     "parked_pulls": (0, _MAX_INT),
     "connections": (1, _MAX_INT),
     "connections_per_address": (1, _MAX_INT),

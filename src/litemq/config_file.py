@@ -131,6 +131,18 @@ def load(
     return Config(file, structs, {key: found.origin for key, found in given.items()})
 
 
+def from_text(section: str, key: str, text: str) -> object:
+    """Return the value that a text stands for, as a variable of the environment would be read.
+
+    Raises:
+        BadStore: there is no such setting, or the text is no value of it.
+    """
+    place = f"{section}.{key}"
+    _check_section(section, place)
+    _check_key((section, key), place)
+    return _checked((section, key), _Given(text, place, place, is_text=True))
+
+
 # -- sources ------------------------------------------------------------------------------------------------------
 
 

@@ -14,19 +14,27 @@ from dataclasses import replace
 from pathlib import Path
 
 from litemq.broker.addresses import advertised, bind_pair, join
+from litemq.broker.admin import Admin
+from litemq.broker.consumption import Consumption
 from litemq.broker.durability import Durability
 from litemq.broker.faces.remoting.handlers import all_handlers
 from litemq.broker.faces.remoting.protocol import BrokerConnection
 from litemq.broker.groups import Groups
 from litemq.broker.limits import SendLimits, connection_limits
+from litemq.broker.limits import report as limits_report
+from litemq.broker.live_config import LiveConfig
 from litemq.broker.members import Clients
 from litemq.broker.messages import MessageMaker, own_properties
 from litemq.broker.offsets import Offsets
 from litemq.broker.pull import Puller
+from litemq.broker.query import Queries
 from litemq.broker.registration import Identity, Registered, Registration
+from litemq.broker.relay import Relay
+from litemq.broker.reply import Replies
 from litemq.broker.retries import Retries
 from litemq.broker.schedule import Schedule
 from litemq.broker.send import Sender
+from litemq.broker.statistics import Statistics
 from litemq.broker.subscriptions import Filters
 from litemq.broker.topics import Topics
 from litemq.clock import Clock, SystemClock
@@ -74,6 +82,8 @@ class Broker:
         self.store_host = hosts.to_bytes(self.address) or bytes(8)
         self.on_tick: list[Callable[[int], None]] = []
         """Called ten times a second with the wall clock's milliseconds."""
+        self.reports: dict[str, Callable[[], object]] = {}
+        """What the broker's own statistics tell, by part: each is asked when they are."""
         self._ticker: asyncio.Task[None] | None = None
         self._announcing: set[asyncio.Task[None]] = set()
 
@@ -151,11 +161,33 @@ class Broker:
             now_ms=self.clock.monotonic_ms,
         )
         self.durability.on_readable = self.puller.wake
+        self._build_administration()
         self.server = Server(
             all_handlers(self),
             connection_limits(limits),
             connection=lambda server: BrokerConnection(server, self),
         )
+        self.live_config = LiveConfig(store, config, self.store_config, limits, self._configure)
+
+    def _build_administration(self) -> None:
+        """Build what operators and their tools ask."""
+        self.statistics = Statistics(self.store, self.topics, self.puller, self.retries, self.clock)
+        self.on_tick.append(self.statistics.tick)
+        self.reports["counters"] = self.store.counters
+        self.reports["limitsMet"] = lambda: limits_report(self)
+        self.queries = Queries(self.store, self.offsets)
+        self.consumption = Consumption(
+            self.store, self.topics, self.groups, self.offsets, self.clients, self.puller, self.clock
+        )
+        self.admin = Admin(self.topics, self.groups)
+        self.relay = Relay(self.clients, self.queries, self.config.name)
+        self.replies = Replies(self.clients, self.address, self.clock)
+
+    def _configure(self, config: BrokerConfig, limits: LimitsConfig) -> None:
+        """Put changed settings to work."""
+        self.config = self.groups.config = config
+        self.apply_limits(limits)
+        self.topics.configure(config)
 
     def apply_limits(self, limits: LimitsConfig) -> None:
         """Put other limits to work, at once and for everybody."""
@@ -192,6 +224,11 @@ class Broker:
             self.durability.expire(self.clock.monotonic_ms())
             for told in self.on_tick:
                 told(now)
+
+    @property
+    def version(self) -> DataVersion:
+        """Return the version of the tables of topics and groups."""
+        return self._version
 
     # -- routes ----------------------------------------------------------------------------------
 

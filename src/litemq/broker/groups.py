@@ -82,7 +82,7 @@ class Groups:
     def __init__(self, store: MessageStore, topics: Topics, config: BrokerConfig) -> None:
         self._store = store
         self._topics = topics
-        self._config = config
+        self.config = config
         self._known = {name: group_from(name, entry) for name, entry in store.tables.groups.items()}
         for name in system_topics.PRESET_GROUPS:
             if name not in self._known:
@@ -107,7 +107,7 @@ class Groups:
         group = self._known.get(name)
         if group is None:
             check_group(name)
-            if not self._config.auto_create_groups:
+            if not self.config.auto_create_groups:
                 raise UnknownGroup(
                     f"consumer group {name!r} does not exist and is not made by its first member: create it, "
                     "or set broker.auto_create_groups"
@@ -125,7 +125,7 @@ class Groups:
         """Make or alter a group; what ``config`` leaves out stays, or gets a default."""
         check_group(name)
         known = self._known.get(name)
-        if known is None and len(self._known) >= self._config.max_groups:
+        if known is None and len(self._known) >= self.config.max_groups:
             raise Busy(f"this broker has {len(self._known)} groups, as many as broker.max_groups allows")
         group = group_from(name, {**(known.config if known is not None else {}), **config})
         self._store.put_group(name, group.config)

@@ -106,6 +106,9 @@ class Puller:
         """Pulls that might not wait because too many others did."""
         self.capped = 0
         """Pulls that asked for more messages than one answer may have."""
+        self.found = 0
+        self.missed = 0
+        """Pulls that were answered with messages, and without."""
 
     def check(self, group: str, topic: str, queue_id: int) -> None:
         """Refuse a pull of what is not there or may not be read."""
@@ -194,6 +197,7 @@ class Puller:
             return
         key = (pull.group, pull.topic)
         self.delivered[key] = self.delivered.get(key, 0) + found.count
+        self.found += 1
         pull.reply(PullAnswer(Verdict.FOUND, found.next_offset, found.min_offset, found.max_offset, found))
 
     def _skip(self, pull: Pull, found: Pulled, *, may_park: bool) -> None:
@@ -201,6 +205,7 @@ class Puller:
         pull.offset = found.next_offset
         if may_park and pull.deadline_ms and pull.offset >= found.max_offset and self._park(pull):
             return
+        self.missed += 1
         pull.reply(PullAnswer(Verdict.NO_MATCH, found.next_offset, found.min_offset, found.max_offset))
 
     def _wait(self, pull: Pull, found: Pulled, *, may_park: bool) -> None:
@@ -210,6 +215,7 @@ class Puller:
                 self.park_refusals += 1
                 pull.reply(Busy(f"{len(self.polls)} pulls wait already (limits.parked_pulls); try again in 1000 ms"))
             return
+        self.missed += 1
         pull.reply(PullAnswer(Verdict.NOTHING, pull.offset, found.min_offset, found.max_offset))
 
     def _bounds(self, pull: Pull) -> tuple[int, int]:
@@ -239,6 +245,15 @@ class Puller:
         now = self._now_ms()
         for item in parked:
             self._try(item.pull, may_park=item.deadline_ms > now)
+
+    def tell_resets(self, topic: str, queue_id: int) -> None:
+        """Answer those who wait for a queue and whose group's offset in it was set."""
+        for item in self.polls.wake((topic, queue_id)):
+            pull = item.pull
+            if (pull.group, topic, queue_id) in self._offsets.resets:
+                self.pull(pull)
+            elif not self._park(pull):
+                self._try(pull, may_park=False)
 
     def expire(self, now_ms: int) -> None:
         """Answer those whose time is up."""

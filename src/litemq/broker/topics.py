@@ -106,6 +106,15 @@ class Topics:
                 self._note(topic_from(name, entry))
         self._make_presets()
 
+    def configure(self, config: BrokerConfig) -> None:
+        """Go on with other settings."""
+        self._config = config
+        template = self._known.get(TEMPLATE)
+        if config.auto_create_topics and (template is None or template.write_queues != config.default_queues):
+            queues = config.default_queues
+            self.create(Topic(TEMPLATE, queues, queues, PERM_READ | PERM_WRITE | PERM_INHERIT))
+        self.refresh_plain()
+
     def _make_presets(self) -> None:
         wanted = system_topics.presets(self._config.cluster, self._config.name)
         if self._config.auto_create_topics:

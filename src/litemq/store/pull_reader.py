@@ -252,15 +252,24 @@ class PullReader(Reader):
 
     @asked
     def query(
-        self, topic: str, key: str, *, unique: bool = False, begin_ms: int = 0, end_ms: int = 1 << 63, limit: int = 64
+        self,
+        topic: str,
+        key: str,
+        *,
+        unique: bool = False,
+        begin_ms: int = 0,
+        end_ms: int = 1 << 63,
+        limit: int = 64,
+        max_bytes: int = 1 << 23,
     ) -> list[bytes]:
         """Return messages of a topic with this key, or ``unique`` id, as clients read them, the newest first.
 
-        Their store time is from ``begin_ms`` to ``end_ms``, both included.
+        Their store time is from ``begin_ms`` to ``end_ms``, both included.  The first is there whatever its size.
         """
         check_text("topic", topic)
         check_text("key", key)
         found: dict[int, bytes] = {}
+        total = 0
         for position in self._index.positions(topic, key):
             if len(found) >= limit or position < self._log.start:  # newest first: what follows is gone, too
                 break
@@ -271,5 +280,8 @@ class PullReader(Reader):
             if has_key and begin_ms <= (record.store_time or 0) <= end_ms:
                 data = self.record_bytes(position)
                 if data is not None:
+                    total += len(data)
+                    if found and total > max_bytes:
+                        break
                     found[position] = data
         return list(found.values())

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import wraps
+from itertools import islice
 from typing import Concatenate, ParamSpec, TypeVar
 
 from litemq.errors import Closed, CorruptRecord, StaleHandle
@@ -222,6 +223,16 @@ class Reader:
         if segment is None or entry.position + entry.size > segment.end:
             return None, 0, 0
         return segment, entry.position - segment.start, entry.size
+
+    @asked
+    def entries(self, topic: str, queue_id: int, offset: int, count: int) -> list[QueueEntry]:
+        """Return entries of a queue from ``offset`` on, at most ``count``; none outside of it."""
+        low, high = self.min_offset(topic, queue_id), self.max_offset(topic, queue_id)
+        tail = self._queues.find(topic, queue_id)
+        if tail is None or not low <= offset < high:
+            return []
+        walk = self._queues.walk(tail, offset)
+        return [entry for _, entry in islice(walk, min(count, high - offset))]
 
     @asked
     def offset_at_time(self, topic: str, queue_id: int, time_ms: int) -> int:

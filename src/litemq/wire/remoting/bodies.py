@@ -7,10 +7,14 @@ are message queues are written as RocketMQ does, ``{{"brokerName":…}:…}``, w
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from litemq.errors import BadBody
+
+_MARKS = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}]', re.DOTALL)
+"""Texts, and where objects begin and end outside of them."""
 
 
 def dump(value: object) -> bytes:
@@ -47,6 +51,27 @@ def with_queue_map(name: str, pairs: Iterable[tuple[Mapping[str, object], object
     """Return an object with one member that is a map from message queues."""
     members = [b"%b:%b" % (dump(key), dump(value)) for key, value in others.items()]
     return b"{%b}" % b",".join([*members, b"%b:%b" % (dump(name), queue_map(pairs))])
+
+
+def raw_member(body: bytes, name: str) -> bytes | None:
+    """Return the bytes of an object member of a body that need not be JSON; None when there is none of this name.
+
+    Raises:
+        BadBody: the object does not end.
+    """
+    at = body.find(dump(name) + b":")
+    if at < 0:
+        return None
+    start = at + len(dump(name)) + 1
+    depth = 0
+    for found in _MARKS.finditer(body, start):
+        mark = found[0]
+        if not depth and (mark != b"{" or body[start : found.start()].strip()):
+            return None
+        depth += {b"{": 1, b"}": -1}.get(mark, 0)
+        if not depth:
+            return body[start : found.end()].strip()
+    raise BadBody(f"the member {name} of a body does not end")
 
 
 def properties_text(pairs: Mapping[str, str]) -> bytes:

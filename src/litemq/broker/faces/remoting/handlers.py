@@ -4,13 +4,41 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from litemq.broker.faces.remoting import clients, offsets, pulls, retries, sends
+from litemq.broker.faces.remoting import (
+    clients,
+    config,
+    consumption,
+    groups_admin,
+    offsets,
+    pulls,
+    queries,
+    relays,
+    replies,
+    retries,
+    sends,
+    stats,
+    topics_admin,
+)
 from litemq.wire.remoting.connection import Handler, Handlers
 
 if TYPE_CHECKING:
     from litemq.broker.broker import Broker
 
-_AREAS = (sends, pulls, offsets, clients, retries)
+_AREAS = (
+    sends,
+    pulls,
+    offsets,
+    clients,
+    retries,
+    queries,
+    topics_admin,
+    groups_admin,
+    consumption,
+    stats,
+    relays,
+    replies,
+    config,
+)
 
 
 def all_handlers(broker: Broker) -> Handlers:
