@@ -36,6 +36,7 @@ from litemq.broker.schedule import Schedule
 from litemq.broker.send import Sender
 from litemq.broker.statistics import Statistics
 from litemq.broker.subscriptions import Filters
+from litemq.broker.topic_retention import TopicRetention
 from litemq.broker.topics import Topics
 from litemq.clock import Clock, SystemClock
 from litemq.config import BrokerConfig, LimitsConfig, StoreConfig
@@ -84,7 +85,7 @@ class Broker:
         """Called ten times a second with the wall clock's milliseconds."""
         self.reports: dict[str, Callable[[], object]] = {}
         """What the broker's own statistics tell, by part: each is asked when they are."""
-        self._ticker: asyncio.Task[None] | None = None
+        self._workers: list[asyncio.Task[None]] = []
         self._announcing: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
@@ -105,7 +106,11 @@ class Broker:
         await self.server.serve(self._main)
         await self.server.serve(self._vip)
         await self.registration.start()
-        self._ticker = loop.create_task(self._tick(), name="litemq-tick")
+        await self.topic_retention.hold_all()
+        self._workers = [
+            loop.create_task(self._tick(), name="litemq-tick"),
+            loop.create_task(self.topic_retention.run(), name="litemq-retention"),
+        ]
         logger.info("broker started: name=%s address=%s store=%s", self.config.name, self.address, self.data)
 
     def _build(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -128,6 +133,7 @@ class Broker:
             lambda: Registered(self._version, {topic.name: topic.to_json() for topic in self.topics.all()}),
         )
         self.groups = Groups(store, self.topics, config)
+        self.topic_retention = TopicRetention(store, self.topics, self.clock)
         self.offsets = Offsets(store, self.topics, self.groups)
         self.filters = Filters()
         self.clients = Clients(self.groups, self.topics, self.filters, self.clock)
@@ -200,10 +206,10 @@ class Broker:
     async def close(self) -> None:
         """Stop: no new work, answers in hand go out, the store is closed cleanly."""
         await self.registration.close()
-        if self._ticker is not None:
-            self._ticker.cancel()
+        for worker in self._workers:
+            worker.cancel()
             with suppress(asyncio.CancelledError):
-                await self._ticker
+                await worker
         self.puller.answer_all()
         if self.store.failure is None:
             await asyncio.get_running_loop().run_in_executor(None, self.store.flush)

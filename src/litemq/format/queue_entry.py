@@ -77,6 +77,16 @@ class QueueEntry(NamedTuple):
         return self.position == 0 and self.size == BEFORE_START_SIZE
 
 
+def total_size(entries: Buffer, stride: int) -> int:
+    """Return the bytes of all records that ConsumeQueue entries of ``stride`` bytes each lead to.
+
+    Those of messages that are not there count nothing.
+    """
+    first, second, third, fourth = (bytes(entries[at::stride]) for at in range(8, 12))  # of the size, big-endian
+    total = (sum(first) << 24) + (sum(second) << 16) + (sum(third) << 8) + sum(fourth)
+    return total - first.count(BEFORE_START_SIZE >> 24) * BEFORE_START_SIZE  # no record is nearly as large
+
+
 class TmqEntry(NamedTuple):
     """One entry of a ``tmq`` queue's index file."""
 

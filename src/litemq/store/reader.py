@@ -17,7 +17,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 from litemq.errors import Closed, CorruptRecord, StaleHandle
 from litemq.format import message_id, rows
 from litemq.format._scan_cy import scan
-from litemq.format.queue_entry import BEFORE_START_SIZE, QueueEntry
+from litemq.format.queue_entry import BEFORE_START_SIZE, QueueEntry, total_size
 from litemq.format.record import Format, decode_row, offset_in_queue
 from litemq.store._tails_cy import QueueTail
 from litemq.store.arguments import check_number, check_text
@@ -26,6 +26,7 @@ from litemq.store.consume_queue import ConsumeQueues
 from litemq.store.frames import Kind, is_undecided, read_head
 from litemq.store.fs import WOULD_BLOCK
 from litemq.store.key_index import KeyIndex
+from litemq.store.queue_files import read_parts
 from litemq.store.segments import Segment
 from litemq.store.tables import Tables
 from litemq.types import Record
@@ -55,6 +56,17 @@ class Slice:
     """Where the next read goes on."""
     min_offset: int
     max_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Consecutive messages of one queue together."""
+
+    count: int
+    bytes: int
+    """Of their records; damaged ones count nothing."""
+    position: int
+    """Of the first one's record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +185,26 @@ class Reader:
         if tail is None:
             return self._tables.first_offset(topic, queue_id)
         return self._queues.end_offset(tail, self._readable_end())
+
+    @asked
+    def queue_ids(self, topic: str) -> list[int]:
+        """Return the queues of a topic that have or had messages, those included that the topic no longer counts."""
+        return self._queues.queues_of(topic)
+
+    @asked
+    def span(self, topic: str, queue_id: int, offset: int, max_count: int) -> Span:
+        """Return what the messages of a queue from ``offset`` on are together, at most ``max_count``; none outside."""
+        check_number("offset", offset)
+        check_number("max_count", max_count)
+        tail = self._queues.find(topic, queue_id)
+        low, high = self.min_offset(topic, queue_id), self.max_offset(topic, queue_id)
+        if tail is None or not max_count or not low <= offset < high:
+            return Span(0, 0, -1)
+        parts = self._queues.parts(tail, offset, min(max_count, high - offset))
+        entries = read_parts(parts, self._queues.filler, nowait=False)
+        assert entries is not None  # only a read that must not wait gives None
+        position = int.from_bytes(entries[:8], "big", signed=True)
+        return Span(len(entries) // tail.entry_size, total_size(entries, tail.entry_size), position)
 
     @asked
     def read(self, topic: str, queue_id: int, offset: int, *, max_count: int = 32, max_bytes: int = 1 << 20) -> Slice:

@@ -118,6 +118,7 @@ class Ask(IntEnum):
     GET_BROKER_MEMBER_GROUP = 901
     BROKER_HEARTBEAT = 904
     LITEMQ_STATISTICS = 31001  # 31000 to 31999 are LiteMQ's own
+    LITEMQ_PURGE_TOPIC = 31002
 
 
 @unique

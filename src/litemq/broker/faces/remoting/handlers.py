@@ -11,6 +11,7 @@ from litemq.broker.faces.remoting import (
     groups_admin,
     offsets,
     pulls,
+    purges,
     queries,
     relays,
     replies,
@@ -38,6 +39,7 @@ _AREAS = (
     relays,
     replies,
     config,
+    purges,
 )
 
 
