@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from litemq.broker.messages import REGION, Sending
 from litemq.broker.send import Wish
 from litemq.format import message_id, properties
-from litemq.types import Appended
+from litemq.types import Appended, Message
 from litemq.wire.remoting import fields
 from litemq.wire.remoting.codes import Ask
 from litemq.wire.remoting.command import Request, Response
@@ -80,23 +80,22 @@ def handlers(broker: Broker) -> Handlers:
         client_id = broker.clients.producer_id(connection) if broker.send_limits.has_rates else ""
         sending, wish = sending_of(connection, request, ext), wish_of(ext, client_id)
         if fields.truth(ext, "batch"):
-            _, appended = broker.sender.send_batch(sending, wish)
-            found = answer(broker, sending.topic, appended, None)
+            messages, appended = broker.sender.send_batch(sending, wish)
+            found = answer(broker, messages[0], appended, None)
         else:
             message, one = broker.sender.send(sending, wish)
             appended = [one]
-            found = answer(broker, sending.topic, appended, message.message_id)
-            found.ext = {**found.ext, "queueId": str(message.queue_id)}
+            found = answer(broker, message, appended, message.message_id)
         return broker.answer_durable(connection, request, found, appended[-1].end)
 
     return {Ask.SEND_MESSAGE: send_v1, Ask.SEND_MESSAGE_V2: send_v2, Ask.SEND_BATCH_MESSAGE: send_v2}
 
 
-def answer(broker: Broker, topic: str, appended: list[Appended], unique_id: str | None) -> Response:
-    """Return the answer to a send that was stored."""
+def answer(broker: Broker, first: Message, appended: list[Appended], unique_id: str | None) -> Response:
+    """Return the answer to a send that was stored; ``first`` is its only message, or the first of a batch."""
     ext = {
         "msgId": ",".join(message_id.offset_id(broker.store_host, item.position) for item in appended),
-        "queueId": "0",
+        "queueId": str(first.queue_id),
         "queueOffset": str(appended[0].queue_offset),
         "MSG_REGION": REGION,
         "TRACE_ON": "true",
