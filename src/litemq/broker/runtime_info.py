@@ -24,7 +24,7 @@ def _identity(broker: Broker) -> dict[str, str]:
     up_s = max(now - broker.statistics.boot_ms, 0) // 1000
     days, hours, minutes, seconds = up_s // 86_400, up_s // 3_600 % 24, up_s // 60 % 60, up_s % 60
     return {
-        "brokerVersionDesc": f"LiteMQ_{VERSION}",
+        "brokerVersionDesc": f"V5_3_3.LiteMQ_{VERSION}",  # tools expect RocketMQ's form: the version of our answers
         "brokerVersion": str(codes.VERSION),
         "brokerActive": "true",
         "brokerRole": "ASYNC_MASTER",
