@@ -38,6 +38,7 @@ from litemq.broker.statistics import Statistics
 from litemq.broker.subscriptions import Filters
 from litemq.broker.topic_retention import TopicRetention
 from litemq.broker.topics import Topics
+from litemq.broker.unmatched import Unmatched
 from litemq.clock import Clock, SystemClock
 from litemq.config import BrokerConfig, LimitsConfig, StoreConfig
 from litemq.features.ordering import QueueLocks
@@ -110,6 +111,7 @@ class Broker:
         self._workers = [
             loop.create_task(self._tick(), name="litemq-tick"),
             loop.create_task(self.topic_retention.run(), name="litemq-retention"),
+            loop.create_task(self.unmatched.run(), name="litemq-unmatched"),
         ]
         logger.info("broker started: name=%s address=%s store=%s", self.config.name, self.address, self.data)
 
@@ -167,6 +169,16 @@ class Broker:
             now_ms=self.clock.monotonic_ms,
         )
         self.durability.on_readable = self.puller.wake
+        self.unmatched = Unmatched(
+            store,
+            self.topics,
+            self.groups,
+            self.clients,
+            self.filters,
+            self.retries,
+            cold=self._cold,
+            appended=lambda: store.ask_flush() if self.durability.waits else self.puller.wake(),
+        )
         self._build_administration()
         self.server = Server(
             all_handlers(self),

@@ -10,6 +10,7 @@ from litemq.broker.groups import Groups
 from litemq.broker.members import Clients
 from litemq.broker.offsets import Offsets
 from litemq.broker.pull import Puller
+from litemq.broker.slowest import OWN_MARK
 from litemq.broker.system_topics import RETRY_PREFIX
 from litemq.broker.topics import Topics
 from litemq.clock import Clock
@@ -71,7 +72,7 @@ class Consumption:
 
     def groups_of(self, topic: str) -> list[str]:
         """Return the groups that have offsets in a topic or subscribe to it."""
-        with_offsets = {group for group, name, _ in self._store.progress.all_keys() if name == topic}
+        with_offsets = {group for group in self._store.progress.groups_of(topic) if OWN_MARK not in group}
         return sorted(with_offsets.union(self._clients.membership.groups_of(topic)))
 
     async def places(self, group: str, wanted: Collection[str] = ()) -> list[Place]:

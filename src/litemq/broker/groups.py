@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from litemq.broker import system_topics
 from litemq.broker.names import check_group
 from litemq.broker.topics import Topics
 from litemq.config import BrokerConfig
-from litemq.errors import Busy, NoPermission, UnknownGroup
+from litemq.errors import BadField, Busy, NoPermission, UnknownGroup
 from litemq.format.config_json import JsonObject, Value
 from litemq.store.message_store import MessageStore
 
 logger = logging.getLogger(__name__)
+
+UNMATCHED = "unmatched"
+"""Attribute: what happens to messages that the group's filter does not let pass, ``skip`` or ``dead-letter``."""
 
 _DEFAULTS: JsonObject = {
     "attributes": {},
@@ -83,6 +87,8 @@ class Groups:
         self._store = store
         self._topics = topics
         self.config = config
+        self.on_change: list[Callable[[str], None]] = []
+        """Called with the name of a group that was made, altered or removed."""
         self._known = {name: group_from(name, entry) for name, entry in store.tables.groups.items()}
         for name in system_topics.PRESET_GROUPS:
             if name not in self._known:
@@ -128,9 +134,13 @@ class Groups:
         if known is None and len(self._known) >= self.config.max_groups:
             raise Busy(f"this broker has {len(self._known)} groups, as many as broker.max_groups allows")
         group = group_from(name, {**(known.config if known is not None else {}), **config})
+        if group.attributes.get(UNMATCHED, "skip") not in ("skip", "dead-letter"):
+            found = group.attributes[UNMATCHED][:80]
+            raise BadField(f"the attribute {UNMATCHED} is {found!r}, it must be skip or dead-letter")
         self._store.put_group(name, group.config)
         self._known[name] = group
         logger.info("group put: name=%s", name)
+        self._tell(name)
         return group
 
     def delete(self, name: str, *, with_progress: bool) -> None:
@@ -143,3 +153,8 @@ class Groups:
         for (topic, queue_id), offset in kept.items():
             self._store.progress.commit(name, topic, queue_id, offset)
         logger.info("group deleted: name=%s", name)
+        self._tell(name)
+
+    def _tell(self, name: str) -> None:
+        for told in self.on_change:
+            told(name)

@@ -14,6 +14,7 @@ from litemq.broker.slowest import slowest
 from litemq.broker.topic_attributes import Kept
 from litemq.broker.topic_sizes import TopicSizes
 from litemq.broker.topics import Topics
+from litemq.broker.turns import Turns
 from litemq.clock import Clock
 from litemq.errors import BadField, LiteMQError, NoPermission
 from litemq.store.message_store import MessageStore
@@ -24,9 +25,6 @@ logger = logging.getLogger(__name__)
 _INTERVAL_S = 60.0
 _HOLD_MS = 3 * 60_000
 """A hold lasts longer than the time to its renewal, and not for ever when nobody renews it."""
-
-_SLICE_S = 0.002
-"""Work in one piece; then others have their turn."""
 
 
 class TopicRetention:
@@ -175,17 +173,3 @@ class TopicRetention:
 
 def _hold_name(topic: str) -> str:
     return f"keep-until-read {topic}"
-
-
-class Turns:
-    """Lets others have their turn after each slice of work."""
-
-    def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._until = self._loop.time() + _SLICE_S
-
-    async def take(self) -> None:
-        """Go on at once, or after everybody else when the slice is used up."""
-        if self._loop.time() >= self._until:
-            await asyncio.sleep(0)
-            self._until = self._loop.time() + _SLICE_S
