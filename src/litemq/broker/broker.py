@@ -22,7 +22,7 @@ from litemq.broker.faces.remoting.protocol import BrokerConnection
 from litemq.broker.groups import Groups
 from litemq.broker.limits import SendLimits, connection_limits
 from litemq.broker.limits import report as limits_report
-from litemq.broker.live_config import LiveConfig
+from litemq.broker.live_config import LiveConfig, Settings
 from litemq.broker.members import Clients
 from litemq.broker.messages import MessageMaker, own_properties
 from litemq.broker.offsets import Offsets
@@ -185,7 +185,7 @@ class Broker:
             connection_limits(limits),
             connection=lambda server: BrokerConnection(server, self),
         )
-        self.live_config = LiveConfig(store, config, self.store_config, limits, self._configure)
+        self.live_config = LiveConfig(store, Settings(config, self.store_config, limits), self._configure)
 
     def _build_administration(self) -> None:
         """Build what operators and their tools ask."""
@@ -201,11 +201,13 @@ class Broker:
         self.relay = Relay(self.clients, self.queries, self.config.name)
         self.replies = Replies(self.clients, self.address, self.clock)
 
-    def _configure(self, config: BrokerConfig, limits: LimitsConfig) -> None:
+    def _configure(self, settings: Settings) -> None:
         """Put changed settings to work."""
-        self.config = self.groups.config = config
-        self.apply_limits(limits)
-        self.topics.configure(config)
+        self.config = self.groups.config = settings.broker
+        self.store_config = settings.store
+        self.store.configure_retention(settings.store)
+        self.apply_limits(settings.limits)
+        self.topics.configure(settings.broker)
 
     def apply_limits(self, limits: LimitsConfig) -> None:
         """Put other limits to work, at once and for everybody."""

@@ -1,16 +1,16 @@
 """The settings of a running broker: shown under RocketMQ's names and LiteMQ's own, and changed where that is possible.
 
-All limits and some switches can change while the broker runs.  A change is kept in ``config/litemqSettings.json`` of
-the store, with the value that it replaced: it holds after a restart as long as file, environment and flags still say
-what they said then.  Whoever edits the setting there has the last word.
+All limits, retention and some switches can change while the broker runs.  A change is kept in the store's
+``config/litemqSettings.json`` with the value that it replaced: it holds after a restart as long as file, environment
+and flags still say what they said then.  Whoever edits the setting there has the last word.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import fields, replace
-from typing import Final
+from dataclasses import dataclass, fields, replace
+from typing import Any, Final
 
 from litemq.config import BrokerConfig, LimitsConfig, StoreConfig
 from litemq.config_file import from_text
@@ -28,6 +28,8 @@ LIVE: Final = frozenset(
         *(("limits", field.name) for field in fields(LimitsConfig)),
         *(("broker", key) for key in ("auto_create_topics", "auto_create_groups", "default_queues")),
         *(("broker", key) for key in ("max_topics", "max_groups")),
+        *(("store", key) for key in ("retention_hours", "delete_hour", "disk_free_floor")),
+        *(("store", key) for key in ("disk_start_ratio", "disk_force_ratio", "disk_refuse_ratio")),
     }
 )
 """(section, key) of what can change while the broker runs."""
@@ -51,24 +53,53 @@ ALIASES: Final = {
 """What RocketMQ calls settings that exist here; its other settings are shown, if at all, as they are, and fixed."""
 
 Key = tuple[str, str]
+"""Section and name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """All settings of a broker."""
+
+    broker: BrokerConfig
+    store: StoreConfig
+    limits: LimitsConfig
+
+    def value(self, key: Key) -> object:
+        """Return one setting."""
+        return getattr(getattr(self, key[0]), key[1])
+
+    def changed(self, values: Mapping[Key, object]) -> Settings:
+        """Return the settings with other values.
+
+        Raises:
+            BadStore: a value is out of its bounds.
+        """
+        parts: dict[str, dict[str, Any]] = {"broker": {}, "store": {}, "limits": {}}
+        for (section, name), value in values.items():
+            parts[section][name] = value
+        return Settings(
+            replace(self.broker, **parts["broker"]),
+            replace(self.store, **parts["store"]),
+            replace(self.limits, **parts["limits"]),
+        )
+
+    def texts(self) -> dict[str, str]:
+        """Return every setting as ``section.key`` → text."""
+        structs = (("broker", self.broker), ("store", self.store), ("limits", self.limits))
+        return {
+            f"{section}.{field.name}": _text(getattr(struct, field.name))
+            for section, struct in structs
+            for field in fields(struct)
+        }
 
 
 class LiveConfig:
     """The settings in force; ``apply`` puts changed ones to work."""
 
-    def __init__(
-        self,
-        store: MessageStore,
-        broker: BrokerConfig,
-        store_config: StoreConfig,
-        limits: LimitsConfig,
-        apply: Callable[[BrokerConfig, LimitsConfig], None],
-    ) -> None:
+    def __init__(self, store: MessageStore, configured: Settings, apply: Callable[[Settings], None]) -> None:
         self._store = store
-        self._configured = {"broker": broker, "store": store_config, "limits": limits}
-        self.broker = broker
-        self.limits = limits
-        self._store_config = store_config
+        self._configured = configured
+        self.settings = configured
         self._apply = apply
         self._changed: dict[Key, object] = {}
         self._load()
@@ -77,37 +108,33 @@ class LiveConfig:
 
     def own_names(self) -> dict[str, str]:
         """Return every setting as ``section.key`` → text."""
-        return {
-            f"{section}.{field.name}": _text(getattr(struct, field.name))
-            for section, struct in (("broker", self.broker), ("store", self._store_config), ("limits", self.limits))
-            for field in fields(struct)
-        }
+        return self.settings.texts()
 
     def rocketmq_names(self, address: str) -> dict[str, str]:
         """Return what exists here under RocketMQ's names; tools look for them."""
         host, _, port = address.rpartition(":")
-        store = self._store_config
+        broker, store, limits = self.settings.broker, self.settings.store, self.settings.limits
         hour = store.delete_hour
         return {
-            "brokerClusterName": self.broker.cluster,
-            "brokerName": self.broker.name,
+            "brokerClusterName": broker.cluster,
+            "brokerName": broker.name,
             "brokerId": "0",
             "brokerRole": "ASYNC_MASTER",
             "brokerPermission": "6",
             "brokerIP1": host.strip("[]"),
             "listenPort": port,
-            "namesrvAddr": ";".join(self.broker.name_servers),
-            "autoCreateTopicEnable": _text(self.broker.auto_create_topics),
-            "autoCreateSubscriptionGroup": _text(self.broker.auto_create_groups),
-            "defaultTopicQueueNums": str(self.broker.default_queues),
+            "namesrvAddr": ";".join(broker.name_servers),
+            "autoCreateTopicEnable": _text(broker.auto_create_topics),
+            "autoCreateSubscriptionGroup": _text(broker.auto_create_groups),
+            "defaultTopicQueueNums": str(broker.default_queues),
             "fileReservedTime": f"{store.retention_hours:g}",
             "deleteWhen": f"{hour:02d}" if hour is not None else "",
             "maxMessageSize": str(store.max_body_bytes),
             "flushDiskType": "ASYNC_FLUSH" if store.flush == "async" else "SYNC_FLUSH",
             "diskMaxUsedSpaceRatio": f"{store.disk_start_ratio * 100:.0f}",
             "messageDelayLevel": LEVELS_TEXT,
-            "maxTransferCountOnMessageInMemory": str(self.limits.pull_count),
-            "maxTransferBytesOnMessageInMemory": str(self.limits.pull_bytes),
+            "maxTransferCountOnMessageInMemory": str(limits.pull_count),
+            "maxTransferBytesOnMessageInMemory": str(limits.pull_bytes),
             "enablePropertyFilter": "true",
             "slaveReadEnable": "false",
             "traceTopicEnable": "true",
@@ -136,7 +163,7 @@ class LiveConfig:
                 wanted[key] = from_text(*key, text)
             except BadStore as error:
                 raise BadField(str(error)) from error
-        changed = [key for key, value in wanted.items() if value != self._value(key)]
+        changed = [key for key, value in wanted.items() if value != self.settings.value(key)]
         self._take(wanted)
         if changed:
             self._changed |= {key: wanted[key] for key in changed}
@@ -155,33 +182,25 @@ class LiveConfig:
             raise NoPermission(f"{name} cannot be changed")
         raise BadField(f"there is no setting {name[:80]!r}; getBrokerConfig shows all of them")
 
-    def _value(self, key: Key) -> object:
-        return getattr(self.broker if key[0] == "broker" else self.limits, key[1])
-
     def _take(self, values: Mapping[Key, object]) -> None:
         """Put settings into force; what a struct refuses changes nothing."""
-
-        def part(section: str) -> dict[str, object]:
-            return {key: value for (place, key), value in values.items() if place == section}
-
         try:
-            broker = replace(self.broker, **part("broker"))  # type: ignore[arg-type]
-            limits = replace(self.limits, **part("limits"))  # type: ignore[arg-type]
+            settings = self.settings.changed(values)
         except BadStore as error:
             raise BadField(str(error)) from error
-        if broker != self.broker or limits != self.limits:
-            self.broker, self.limits = broker, limits
-            self._apply(broker, limits)
+        if settings != self.settings:
+            self.settings = settings
+            self._apply(settings)
 
     # -- keeping ---------------------------------------------------------------------------------
 
     def _save(self) -> None:
-        settings: dict[str, Value] = {}
+        kept: dict[str, Value] = {}
         for key, value in self._changed.items():
-            was = getattr(self._configured[key[0]], key[1])
-            if value != was and isinstance(value, int) and isinstance(was, int):
-                settings[".".join(key)] = {"value": value, "was": was}
-        self._store.save_table(SNAPSHOT, {"settings": settings})
+            was = self._configured.value(key)
+            if value != was:
+                kept[".".join(key)] = {"value": _plain(value), "was": _plain(was)}
+        self._store.save_table(SNAPSHOT, {"settings": kept})
 
     def _load(self) -> None:
         table = self._store.load_table(SNAPSHOT)
@@ -193,8 +212,8 @@ class LiveConfig:
 
     def _load_one(self, key: Key, entry: JsonObject) -> None:
         name = ".".join(key)
-        value, configured = entry.get("value"), self._value(key)
-        if type(value) is not type(configured) or entry.get("was") != configured:
+        value, configured = entry.get("value"), self._configured.value(key)
+        if entry.get("was") != configured:
             logger.warning("earlier change of a setting dropped: name=%s configured=%s", name, configured)
             return
         try:
@@ -204,6 +223,12 @@ class LiveConfig:
             return
         self._changed[key] = value
         logger.info("earlier change of a setting holds: name=%s value=%s", name, value)
+
+
+def _plain(value: object) -> int | float | None:
+    """Return a value of a setting that can change; all of them are numbers, switches or None."""
+    assert value is None or isinstance(value, int | float), value
+    return value
 
 
 def _text(value: object) -> str:

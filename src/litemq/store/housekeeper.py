@@ -52,7 +52,7 @@ class Housekeeper:
     ) -> None:
         self._parts = parts
         self._log = parts.log
-        self._config = config
+        self.config = config
         self._fs = fs
         self._clock = clock
         self._reader = reader
@@ -75,7 +75,7 @@ class Housekeeper:
         now_ms = self._clock.now_ms()
         self.holds = {name: hold for name, hold in self.holds.items() if hold.until_ms > now_ms}
         decided = retention.plan(
-            self._facts(), list(self.holds.values()), self._config, now_ms=now_ms, total=total, free=free
+            self._facts(), list(self.holds.values()), self.config, now_ms=now_ms, total=total, free=free
         )
         if decided.refuse != self._refuses:
             logger.warning("disk use: messages are %s", "refused" if decided.refuse else "taken again")

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 
@@ -370,6 +371,12 @@ class MessageStore:
             return self._queues.all()
 
     # -- housekeeping ----------------------------------------------------------------------------
+
+    def configure_retention(self, config: StoreConfig) -> None:
+        """Go on with other settings of retention and disk use; all else of ``config`` stays as it was."""
+        names = ("retention_hours", "delete_hour", "disk_start_ratio", "disk_force_ratio", "disk_refuse_ratio")
+        changes = {name: getattr(config, name) for name in (*names, "disk_free_floor")}
+        self._config = self._housekeeper.config = replace(self._config, **changes)
 
     def tell_of_work(self, during: During) -> None:
         """Tell of what may keep the owner waiting: each of ``flush``, ``roll``, ``checkpoint``, ``retention``."""

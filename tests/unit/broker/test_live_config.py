@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.broker import Talk, running
+from tests.support.broker import Talk, running, until
 
-from litemq.config import BrokerConfig, LimitsConfig
+from litemq.config import BrokerConfig, LimitsConfig, StoreConfig
 from litemq.wire.remoting import bodies
 from litemq.wire.remoting.codes import Ask, Code
 from litemq.wire.remoting.command import Response
@@ -85,6 +85,25 @@ def test_switches_and_limits_change_while_the_broker_runs(tmp_path: Path) -> Non
     _run(test())
 
 
+def test_retention_changes_while_the_broker_runs(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with running(tmp_path, store=StoreConfig(segment_bytes=4096)) as (broker, talk):
+            for _ in range(20):
+                await talk.send("T", bytes(500))
+            segments = broker.store.counters()["segments"]
+            assert segments > 2
+            assert (await talk.call(Ask.DELETE_EXPIRED_COMMITLOG, {})).code == Code.SUCCESS
+            assert broker.store.counters()["segments"] == segments
+            await _update(talk, fileReservedTime="0", store__delete_hour="none")
+            assert (await talk.call(Ask.DELETE_EXPIRED_COMMITLOG, {})).code == Code.SUCCESS
+            await until(lambda: broker.store.counters()["segments"] < segments)
+            assert (await _shown(talk))["fileReservedTime"] == "0"
+        async with running(tmp_path) as (broker, _):
+            assert (broker.store_config.retention_hours, broker.store_config.delete_hour) == (0.0, None)
+
+    _run(test())
+
+
 def test_connections_are_limited_anew(tmp_path: Path) -> None:
     async def test() -> None:
         async with running(tmp_path) as (broker, talk):
@@ -99,7 +118,9 @@ def test_connections_are_limited_anew(tmp_path: Path) -> None:
     [
         ("listenPort", "1", Code.NO_PERMISSION, "listenPort cannot change while the broker runs: set broker.port"),
         ("store.flush", "sync", Code.NO_PERMISSION, "set store.flush and restart"),
-        ("fileReservedTime", "1", Code.NO_PERMISSION, "set store.retention_hours"),
+        ("maxMessageSize", "1", Code.NO_PERMISSION, "set store.max_body_bytes"),
+        ("deleteWhen", "25", Code.INVALID_PARAMETER, "it must be 0 to 23"),
+        ("store.disk_start_ratio", "0.95", Code.INVALID_PARAMETER, "must not fall"),
         ("brokerRole", "SLAVE", Code.NO_PERMISSION, "brokerRole cannot be changed"),
         ("noSuchThing", "1", Code.INVALID_PARAMETER, "no setting 'noSuchThing'"),
         ("limits.nothing", "1", Code.INVALID_PARAMETER, "no setting 'limits.nothing'"),
