@@ -9,7 +9,7 @@ NEED_PYTHON = $(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit(
 NEED_CLIENTS = for tool in java javac mvn go; do command -v $$tool >/dev/null || { echo "make clients: needs Java (a JDK), Maven and Go; the command $$tool is not here" >&2; exit 2; }; done
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check fmt ext lock crash fuzz bench bench-rocketmq bench-latency bench-backlog bench-memory clients docs clean
+.PHONY: help setup demo up test check fmt ext lock crash fuzz bench bench-rocketmq bench-latency bench-backlog bench-memory clients docs clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-14s %s\n", $$1, $$2}' Makefile
@@ -20,6 +20,9 @@ setup: ## create .venv and compile the kernels; quick when nothing changed
 
 demo: setup ## set up, then show the store surviving a kill -9
 	@$(BIN)/python -m litemq.demo
+
+up: setup ## set up, then run a name server and a broker
+	@$(BIN)/litemq up
 
 test: setup ## set up, then run the unit tests and the quick fuzz and crash tests
 	@$(BIN)/python -m pytest -m "not slow" --timeout=600 $(wildcard tests/unit tests/fuzz tests/crash)

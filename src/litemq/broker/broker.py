@@ -26,6 +26,7 @@ from litemq.broker.live_config import LiveConfig, Settings
 from litemq.broker.members import Clients
 from litemq.broker.messages import MessageMaker, own_properties
 from litemq.broker.offsets import Offsets
+from litemq.broker.pauses import Pauses
 from litemq.broker.pull import Puller
 from litemq.broker.query import Queries
 from litemq.broker.registration import Identity, Registered, Registration
@@ -104,6 +105,8 @@ class Broker:
             raise
         self.store.set_own_properties(own_properties(self.config.cluster))
         self._build(loop)
+        self.pauses = Pauses()
+        self.store.tell_of_work(self.pauses.during)
         await self.server.serve(self._main)
         await self.server.serve(self._vip)
         await self.registration.start()
@@ -113,6 +116,7 @@ class Broker:
             loop.create_task(self.topic_retention.run(), name="litemq-retention"),
             loop.create_task(self.unmatched.run(), name="litemq-unmatched"),
         ]
+        self.pauses.start()
         logger.info("broker started: name=%s address=%s store=%s", self.config.name, self.address, self.data)
 
     def _build(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -219,6 +223,7 @@ class Broker:
 
     async def close(self) -> None:
         """Stop: no new work, answers in hand go out, the store is closed cleanly."""
+        self.pauses.stop()
         await self.registration.close()
         for worker in self._workers:
             worker.cancel()

@@ -1,4 +1,4 @@
-"""A broker in a process: built from the settings, started, watched for pauses, closed with the process."""
+"""A broker in a process: built from the settings, started, closed with the process."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from pathlib import Path
 
 from litemq import process
 from litemq.broker.broker import Broker
-from litemq.broker.pauses import Pauses
 from litemq.config import BrokerConfig, LimitsConfig, StoreConfig
 from litemq.config_file import Config
 from litemq.store.message_store import check_free
@@ -37,10 +36,6 @@ async def begin(
     with process.listening(f"the broker {settings.name}", "--port or broker.listen"):
         broker = Broker(settings, config.section(StoreConfig), config.section(LimitsConfig), data)
         await process.begin(stack, broker)
-    pauses = Pauses()
-    broker.store.tell_of_work(pauses.during)
-    pauses.start()
-    stack.callback(pauses.stop)
     return broker
 
 

@@ -144,6 +144,8 @@ class Pauses:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        for cause, count in self.count.most_common():
+            logger.info("loop pauses: cause=%s count=%d longest_ms=%.0f", cause, count, self.longest_ms[cause])
 
     def _wind(self) -> None:
         self._timer = asyncio.get_running_loop().call_later(self.interval_ns / 1e9, self._tick)

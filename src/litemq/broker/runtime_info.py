@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,7 @@ _GIB = 1 << 30
 
 def runtime_info(broker: Broker) -> dict[str, str]:
     """Return the table; keys of parts that are not here say so by 0."""
-    return {**_identity(broker), **_traffic(broker), **_log(broker), **_waiting(broker)}
+    return {**_identity(broker), **_traffic(broker), **_log(broker), **_waiting(broker), **_pauses(broker)}
 
 
 def _identity(broker: Broker) -> dict[str, str]:
@@ -109,3 +110,13 @@ def _waiting(broker: Broker) -> dict[str, str]:
     for pool in ("send", "pull", "ack", "query", "litePull"):
         told[f"{pool}ThreadPoolQueueHeadWaitTimeMills"] = "0"
     return told
+
+
+def _pauses(broker: Broker) -> dict[str, str]:
+    """Return LiteMQ's own keys: what kept the loop from running, by cause, and the newest pauses as JSON."""
+    report = broker.pauses.report()
+    return {
+        "litemqLoopPauses": json.dumps(report["causes"]),
+        "litemqLoopPauseOwnMaxMs": str(report["longest_own_ms"]),
+        "litemqLoopPausesLast": json.dumps(report["last"]),
+    }

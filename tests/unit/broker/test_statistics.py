@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
@@ -217,3 +218,18 @@ def test_litemq_statistics_have_every_part(tmp_path: Path) -> None:
             assert told["weather"] == {"sunny": True}
 
     _run(test())
+
+
+def test_pauses_of_the_loop_are_told(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with running(tmp_path) as (broker, talk):
+            with broker.pauses.during("flush"):
+                time.sleep(0.05)  # noqa: ASYNC251 - it is blocked on purpose
+            await asyncio.sleep(0.1)
+            table = await _runtime(talk)
+            last = json.loads(table["litemqLoopPausesLast"])
+            assert any(pause["marked_ms"].get("flush", 0) >= 49 for pause in last)
+            assert sum(cause["count"] for cause in json.loads(table["litemqLoopPauses"]).values()) >= len(last) >= 1
+            assert float(table["litemqLoopPauseOwnMaxMs"]) >= 0
+
+    asyncio.run(main())
