@@ -22,6 +22,7 @@ from litemq.cli import output
 from litemq.cli.config import config
 from litemq.cli.server import broker, nameserver, up
 from litemq.cli.store import store
+from litemq.cli.topic import topic
 from litemq.cli.version import version
 from litemq.errors import LiteMQError
 
@@ -52,7 +53,7 @@ def cli(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-for command in (up, nameserver, broker, config, store, version):
+for command in (up, nameserver, broker, config, store, topic, version):
     cli.add_command(command)
 
 
