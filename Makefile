@@ -18,7 +18,7 @@ setup: ## create .venv and compile the kernels; quick when nothing changed
 	@$(NEED_PYTHON)
 	@$(PYTHON) scripts/setup.py
 
-demo: setup ## set up, then show the store surviving a kill -9
+demo: setup ## set up, then show a broker at work that survives a kill -9
 	@$(BIN)/python -m litemq.demo
 
 up: setup ## set up, then run a name server and a broker

@@ -13,12 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from litemq import MessageStore, demo
-from litemq.demo_screen import table_lines
-from litemq.demo_writer import CONFIG, message, write
+from litemq.demo import __main__ as demo
+from litemq.demo import orders, steps
+from litemq.demo.processes import Child, Failed
+from litemq.demo.screen import table_lines
 
-COUNT = 20_000
-"""Enough that the writer is still at it when it is killed."""
+COUNT = 6_000
+"""Enough that the producer is still at it when the broker is killed."""
 
 
 def test_every_step_succeeds_and_nothing_is_left(
@@ -29,8 +30,11 @@ def test_every_step_succeeds_and_nothing_is_left(
     shown = capsys.readouterr().out
     assert "FAILED" not in shown
     assert "not run" not in shown
-    assert all(step.name in shown for step in demo.STEPS)
+    assert all(step.name in shown for step in steps.STEPS)
+    assert re.search(r"kill -9 \d+, [\d,]+ messages acknowledged", shown)
+    assert "DLQ_REASON = max_retry" in shown
     assert list(tmp_path.iterdir()) == []
+    assert not any(Path(f"/proc/{pid}").exists() for pid in re.findall(r"(?:broker|producer|consumer) (\d+):", shown))
 
 
 def test_a_step_that_fails_ends_the_demo_with_status_1(
@@ -38,47 +42,106 @@ def test_a_step_that_fails_ends_the_demo_with_status_1(
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 
-    def fail(_demo: demo.Demo) -> str:
-        raise demo.Failed("no luck")
+    def fail(_demo: steps.Demo) -> str:
+        raise Failed("no luck")
 
-    steps = [demo.Step("unlucky", fail), demo.Step("later", lambda _demo: "done")]
-    assert demo.run(10, steps) == 1
+    unlucky = [steps.Step("unlucky", fail), steps.Step("later", lambda _demo: "done")]
+    assert demo.run(10, unlucky) == 1
     shown = capsys.readouterr().out
     assert re.search(r"unlucky +no luck .*FAILED", shown)
     assert re.search(r"later .*not run", shown)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_acknowledged_message_that_is_gone_is_noticed(tmp_path: Path) -> None:
-    shown = demo.Demo(tmp_path, 1000)
-    write(shown.store, 0, 1000)
-    shown.acknowledged = 1001
-    with pytest.raises(demo.Failed, match="1 acknowledged messages are gone"):
-        demo.prove_nothing_is_lost(shown)
+# -- what a consumer notices --------------------------------------------------------------------------------------
 
 
-def test_a_message_at_the_wrong_place_is_noticed(tmp_path: Path) -> None:
-    shown = demo.Demo(tmp_path, 3)
-    with MessageStore.open(shown.store, CONFIG) as store:
-        store.append_many([message(0), message(2)])
-    with pytest.raises(demo.Failed, match="message 1 is expected"):
-        demo.prove_nothing_is_lost(shown)
+Order = tuple[int, tuple[str, ...], bytes]
+
+
+def order(number: int, *, queue_id: int | None = None, tag: str = "", body: bytes = b"") -> Order:
+    """Return an order as it was sent, but for what is given."""
+    return (
+        orders.queue_of(number) if queue_id is None else queue_id,
+        (tag or orders.tag_of(number),),
+        body or orders.body_of(number),
+    )
+
+
+def report(*taken: Order, wanted: tuple[str, ...] = orders.TAGS) -> dict[str, int]:
+    inbox = orders.Inbox(frozenset(wanted))
+    for one in taken:
+        inbox.take(*one)
+    return {name: count for name, count in inbox.report().items() if count}
+
+
+def test_orders_as_they_were_sent_are_right() -> None:
+    assert report(*map(order, range(300))) == {"received": 300}
+
+
+def test_an_order_that_comes_twice_or_too_late_is_noticed() -> None:
+    later = orders.CUSTOMERS  # of the customer of order 0
+    assert report(order(0), order(0)) == {"received": 1, "twice": 1}
+    assert report(order(later), order(0)) == {"received": 2, "disordered": 1}
+    assert report(order(1), order(0)) == {"received": 2}, "of different customers"
+
+
+def test_an_order_that_is_not_as_it_was_sent_is_noticed() -> None:
+    assert report(order(3, body=orders.body_of(3) + b" ")) == {"wrong": 1}
+    assert report(order(3, body=b"[]")) == {"wrong": 1}
+    assert report(order(3, queue_id=orders.queue_of(3) + 1)) == {"wrong": 1}
+    assert report(order(3, tag="paid")) == {"wrong": 1}
+    assert report(order(3), wanted=("paid", "shipped")) == {"wrong": 1}, "nobody asked for this tag"
+
+
+@pytest.mark.parametrize(
+    ("said", "complaint"),
+    [
+        ({"received": 9}, "9 messages were consumed where 10 were sent"),
+        ({"received": 10, "wrong": 1}, "1 messages came wrong"),
+        ({"received": 10, "disordered": 2}, "2 messages came disordered"),
+        ({"received": 10, "twice": 3}, "3 messages came twice"),
+    ],
+)
+def test_a_step_fails_when_its_consumer_noticed_something(said: dict[str, int], complaint: str, tmp_path: Path) -> None:
+    consumer = Child("consumer", "litemq", "version", "--json", log=tmp_path / "log")
+    consumer.kill()
+    consumer.said = {"received": 0, "twice": 0, "disordered": 0, "wrong": 0, **said}
+    with pytest.raises(Failed, match=complaint):
+        steps.check_consumer(consumer, 10)
+
+
+def test_a_process_that_ends_badly_says_why(tmp_path: Path) -> None:
+    child = Child("producer", "litemq", "store", "info", str(tmp_path / "nowhere"), log=tmp_path / "log")
+    try:
+        with pytest.raises(Failed, match=r"the producer ended with status 2: litemq: error: .*nowhere"):
+            child.check()
+    finally:
+        child.kill()
+
+
+# -- how it ends --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 128 + signal.SIGTERM)])
 def test_an_interrupted_demo_leaves_no_file_and_no_process(tmp_path: Path, number: int, status: int) -> None:
-    command = [sys.executable, "-m", "litemq.demo", "--messages", "5000000"]
+    command = [sys.executable, "-m", "litemq.demo", "--messages", "1000000"]
+    pids = []
     with subprocess.Popen(
         command, env={**os.environ, "TMPDIR": str(tmp_path)}, stdout=subprocess.PIPE, text=True, stderr=subprocess.PIPE
     ) as running:
         assert running.stdout is not None
-        writer = next(found for line in running.stdout if (found := re.search(r"writer ([0-9]+)", line)))
+        for line in running.stdout:
+            pids += re.findall(r"(?:broker|producer|consumer) ([0-9]+):", line)
+            if len(pids) == 3:
+                break
         running.send_signal(number)
         _, errors = running.communicate(timeout=60)
     assert running.returncode == status
     assert "Traceback" not in errors
     assert list(tmp_path.iterdir()) == []
-    assert not Path(f"/proc/{writer[1]}").exists()
+    assert len(pids) == 3
+    assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
 
 
 def run_demo(shell: str) -> subprocess.CompletedProcess[str]:
@@ -104,12 +167,12 @@ def test_an_output_that_cannot_be_written_is_named(tmp_path: Path, monkeypatch: 
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("count", ["0", "-5", "many"])
+@pytest.mark.parametrize("count", ["0", "1", "-5", "many"])
 def test_a_number_of_messages_that_is_none_is_refused(count: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         demo.main(["--messages", count])
     assert ended.value.code == 2
-    assert f"'{count}' is not a whole number of at least 1" in capsys.readouterr().err
+    assert f"'{count}' is not a whole number of at least 2" in capsys.readouterr().err
 
 
 def test_the_summary_fits_into_100_columns() -> None:
