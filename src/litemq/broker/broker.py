@@ -15,6 +15,7 @@ from pathlib import Path
 
 from litemq.broker.addresses import advertised, bind_pair, join
 from litemq.broker.admin import Admin
+from litemq.broker.assignment import Assignment
 from litemq.broker.consumption import Consumption
 from litemq.broker.durability import Durability
 from litemq.broker.faces.remoting.handlers import all_handlers
@@ -143,6 +144,7 @@ class Broker:
         self.offsets = Offsets(store, self.topics, self.groups)
         self.filters = Filters()
         self.clients = Clients(self.groups, self.topics, self.filters, self.clock)
+        self.assignment = Assignment(config.name, self.topics, self.clients, self.registration)
         self.locks = QueueLocks()
         self.on_tick.append(self.clients.tick)
         self.schedule = Schedule(store, now_ms=self.clock.now_ms)

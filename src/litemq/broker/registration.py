@@ -15,11 +15,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from litemq.errors import BadStore, LiteMQError, Unavailable
+from litemq.errors import BadStore, LiteMQError, NoAnswer, Unavailable
 from litemq.wire.remoting import topic_table
 from litemq.wire.remoting.bodies import dump
 from litemq.wire.remoting.client import Client
 from litemq.wire.remoting.codes import Ask, Code
+from litemq.wire.remoting.command import Response
 from litemq.wire.remoting.topic_table import DELETED, FULL_TABLE, DataVersion
 
 logger = logging.getLogger(__name__)
@@ -97,6 +98,18 @@ class Registration:
     async def close(self) -> None:
         """Unregister where possible, and disconnect."""
         await asyncio.gather(*(link.close() for link in self._links))
+
+    async def ask(self, code: int, ext: dict[str, str]) -> Response:
+        """Ask the first name server that answers.
+
+        Raises:
+            NoAnswer: none of them does.
+        """
+        for link in self._links:
+            if link.is_registered:
+                with suppress(NoAnswer):
+                    return await link.ask(code, ext)
+        raise NoAnswer("no name server is in reach")
 
     @property
     def in_reach(self) -> list[str]:
@@ -189,6 +202,9 @@ class _Link:
         self._waiters.append(told)
         self._wake.set()
         await told
+
+    async def ask(self, code: int, ext: dict[str, str]) -> Response:
+        return await self._client.call(code, ext, timeout_s=self._owner.pace.timeout_s)
 
     async def close(self) -> None:
         if self._task is not None:

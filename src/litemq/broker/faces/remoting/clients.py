@@ -59,7 +59,21 @@ def handlers(broker: Broker) -> Handlers:
             broker.filters.of(str(data.get("subString") or ""), str(data.get("expressionType") or "TAG"))
         return Response()
 
+    async def assign(_connection: Connection, request: Request) -> Response:
+        read = bodies.load(request.body, "a question for queues")
+        names = {name: str(read.get(name) or "") for name in ("consumerGroup", "topic", "clientId")}
+        found = await broker.assignment.queues_for(
+            fields.text(names, "consumerGroup"),
+            fields.text(names, "topic"),
+            fields.text(names, "clientId"),
+            strategy=str(read.get("strategyName") or "AVG"),
+            model=str(read.get("messageModel") or "CLUSTERING"),
+        )
+        queues = [{"messageQueue": bodies.queue(*queue), "mode": "PULL"} for queue in found]
+        return Response(body=bodies.dump({"messageQueueAssignments": queues}))
+
     return {
+        Ask.QUERY_ASSIGNMENT: assign,
         Ask.HEART_BEAT: heartbeat,
         Ask.UNREGISTER_CLIENT: unregister,
         Ask.GET_CONSUMER_LIST_BY_GROUP: members,
