@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from litemq.broker.broker import Broker
 
 
+_PARTS = ("body", "properties", "batch", "record", "topic")
+"""Of a message, which can be too large."""
+
+
 class SendLimits:
     """Lets messages in, or says why not."""
 
@@ -113,7 +117,8 @@ class SendLimits:
     def note(self, error: LiteMQError) -> None:
         """Count a send that something else refused: the size of a message, or the disk."""
         if isinstance(error, RecordTooLarge):
-            self.refused[error.what.removeprefix("the ")] += 1
+            what = error.what.removeprefix("the ").partition(" ")[0]
+            self.refused[what if what in _PARTS else "other"] += 1
         elif isinstance(error, StoreFull):
             self.refused["disk"] += 1
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
@@ -101,8 +102,9 @@ class Cluster:
         """Return the topics that belong to brokers themselves."""
         found: set[str] = set()
         for address in addresses:
-            answer = await self.have(address, Ask.GET_SYSTEM_TOPIC_LIST_FROM_BROKER)
-            found.update(_object(answer).get("topicList", []))
+            with suppress(NoAnswer):  # a broker that has just gone
+                answer = await self.have(address, Ask.GET_SYSTEM_TOPIC_LIST_FROM_BROKER)
+                found.update(_object(answer).get("topicList", []))
         return found
 
     async def route(self, topic: str) -> dict[str, TopicOn]:

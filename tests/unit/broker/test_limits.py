@@ -347,6 +347,48 @@ def test_connections_beyond_the_limit_are_closed(tmp_path: Path) -> None:
     _run(test())
 
 
+def test_requests_in_flight(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with running(tmp_path, limits=LimitsConfig(requests_in_flight=1)) as (broker, talk):
+            silent = Talk(broker.address, {Ask.GET_CONSUMER_RUNNING_INFO: lambda _, __: None})
+            await silent.heartbeat("c", consumes={"cg": {"T": "*"}})
+            ext = {"consumerGroup": "cg", "clientId": "c"}
+            waiting = asyncio.create_task(talk.call(Ask.GET_CONSUMER_RUNNING_INFO, ext, timeout_s=30))
+            await talk.send("T", b"the one before has arrived")
+            answer = await talk.call(Ask.GET_CONSUMER_RUNNING_INFO, ext)
+            assert answer.code == Code.SYSTEM_BUSY
+            assert "limits.requests_in_flight" in (answer.remark or "")
+            assert limits.report(broker)["requests_refused"] == 1
+            silent.close()
+            assert (await waiting).code != Code.SUCCESS
+
+    _run(test())
+
+
+def test_an_idle_connection_is_closed(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with running(tmp_path, limits=LimitsConfig(idle_ms=1)) as (broker, talk):
+            await talk.send("T", b"x")
+            await until(lambda: limits.report(broker)["idle_closed"] == 1)
+            assert (await talk.send("T", b"connects anew")).code == Code.SUCCESS
+
+    _run(test())
+
+
+def test_a_reader_that_takes_nothing_is_cut_off(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with running(tmp_path, limits=LimitsConfig(output_stall_ms=1)) as (broker, talk):
+            for _ in range(4):
+                await talk.send("T", bytes(MIB))
+            ext = {"consumerGroup": "cg", "topic": "T", "queueId": "0", "queueOffset": "0", "maxMsgNums": "32"}
+            ext |= {"sysFlag": "4", "subscription": "*", "maxMsgBytes": str(4 * MIB)}
+            with socket.create_connection(("127.0.0.1", int(broker.address.rpartition(":")[2]))) as slow:
+                slow.sendall(encode_request(Request(Ask.PULL_MESSAGE, ext)) * 3)
+                await until(lambda: limits.report(broker)["slow_readers_closed"] == 1)
+
+    _run(test())
+
+
 def test_a_slow_reader_is_cut_off(tmp_path: Path) -> None:
     async def test() -> None:
         async with running(tmp_path, limits=LimitsConfig(output_bytes=MIB)) as (broker, talk):
