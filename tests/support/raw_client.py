@@ -152,6 +152,10 @@ class RawClient:
         with suppress(OSError):
             self._socket.close()
 
+    def finish(self) -> None:
+        """Say that nothing more will be sent."""
+        self._socket.shutdown(socket.SHUT_WR)
+
     def next_opaque(self) -> int:
         """Return a number for a request."""
         self._opaque += 1

@@ -11,6 +11,7 @@ from litemq.broker.topics import Topic, Topics, topic_from
 from litemq.errors import BadField
 from litemq.format.config_json import JsonObject, Value
 from litemq.format.limits import MAX_QUEUES
+from litemq.wire.remoting import fields
 
 _LARGEST_PERM = 7
 _MAX_ATTRIBUTES = 64
@@ -158,6 +159,7 @@ class Admin:
             _check(name, key, config.get(key), bool)
         for key in _NUMBERS:
             _check(name, key, config.get(key), int)
+            _check_range(name, key, config.get(key))
         wanted: JsonObject = {key: value for key, value in config.items() if value is not None}
         changes = wanted.pop("attributes", None)
         known = self._groups.find(name)
@@ -171,3 +173,9 @@ def _check(group: str, key: str, value: Value, kind: type) -> None:
     if value is not None and type(value) is not kind:
         wanted = "true or false" if kind is bool else "a whole number"
         raise BadField(f"group {group!r}: {key} is {str(value)[:40]!r}, it must be {wanted}")
+
+
+def _check_range(group: str, key: str, value: Value) -> None:
+    largest = MAX_QUEUES if key == "retryQueueNums" else fields.INT32[1]
+    if isinstance(value, int) and not fields.INT32[0] <= value <= largest:
+        raise BadField(f"group {group!r}: {key} is {value}, it must be at most {largest}")

@@ -15,7 +15,7 @@ from litemq.broker import system_topics
 from litemq.broker.groups import Group, Groups
 from litemq.broker.messages import INTERNAL, MessageMaker, Sending
 from litemq.broker.schedule import REAL_QUEUE, REAL_TOPIC, Schedule
-from litemq.broker.topics import Topics
+from litemq.broker.topics import Topic, Topics
 from litemq.errors import CorruptRecord, NoPermission, UnknownMessage
 from litemq.features import retry
 from litemq.features.dead_letter import Death, Reason, dead_letter_properties
@@ -95,10 +95,12 @@ class Retries:
         kept = {name: value for name, value in record.properties.items() if name not in _OWN}
         if isinstance(decision, retry.DeadLetter):
             return self._bury(to_message(record), kept, decision.reason, back, topic, first_id)
+        retry_topic = self._retry_topic(group)
         message = _copy(
             to_message(record),
-            topic=self._retry_topic(group),
-            queue_id=self._random.randrange(max(group.retry_queues, 1)),
+            topic=retry_topic.name,
+            # Of the topic, not of the group's setting: that may have grown meanwhile, and nobody reads the others.
+            queue_id=self._random.randrange(max(retry_topic.write_queues, 1)),
             properties=retry.retry_properties(kept, topic=record.topic, message_id=origin_id),
             reconsume_times=decision.reconsume_times,
         )
@@ -121,11 +123,11 @@ class Retries:
         level = clamp(_number(sending.properties.get(names.DELAY, "0")))
         return message, self._schedule.put(message, level) if level else self._store.append(message)
 
-    def _retry_topic(self, group: Group) -> str:
+    def _retry_topic(self, group: Group) -> Topic:
         topic = self._topics.for_group(group.name, max(group.retry_queues, 1))
         if not topic.is_writable:
             raise NoPermission(f"topic {topic.name!r} takes no messages: its permission is {topic.perm}")
-        return topic.name
+        return topic
 
     def _bury(
         self, message: Message, kept: dict[str, str], reason: Reason, back: SentBack, topic: str, first_id: str

@@ -261,6 +261,8 @@ def test_a_group_is_made_altered_and_deleted(tmp_path: Path) -> None:
         {"groupName": 7},
         {"groupName": "G", "retryMaxTimes": "many"},
         {"groupName": "G", "retryQueueNums": True},
+        {"groupName": "G", "retryQueueNums": 1 << 40},
+        {"groupName": "G", "retryMaxTimes": 1 << 31},
         {"groupName": "G", "consumeEnable": 1},
     ],
 )

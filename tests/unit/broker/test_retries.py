@@ -219,3 +219,19 @@ def test_a_client_may_send_its_retry_itself(tmp_path: Path) -> None:
             assert (dead.body, dead.properties["DLQ_REASON"]) == (b"dead", "max_retry")
 
     _run(test)
+
+
+def test_a_group_that_wants_more_retry_queues_than_there_are_loses_nothing(tmp_path: Path) -> None:
+    clock = ManualClock()
+
+    async def test() -> None:
+        async with running(tmp_path, clock=clock) as (broker, talk):
+            record = await _first(talk, broker)  # makes the retry topic, with one queue
+            broker.groups.put("cg", {"retryQueueNums": 1 << 20})
+            for _ in range(5):
+                assert await _send_back(talk, record) == Code.SUCCESS
+            clock.advance(10_000)
+            broker.schedule.pass_(clock.now_ms())
+            assert len(await _pulled(talk, RETRY)) == 5
+
+    _run(test)
