@@ -199,6 +199,7 @@ class Broker:
         self.on_tick.append(self.statistics.tick)
         self.reports["counters"] = self.store.counters
         self.reports["limitsMet"] = lambda: limits_report(self)
+        self.reports["pauses"] = lambda: self.pauses.report()
         self.queries = Queries(self.store, self.offsets)
         self.consumption = Consumption(
             self.store, self.topics, self.groups, self.offsets, self.clients, self.puller, self.clock

@@ -1,8 +1,8 @@
 """What a broker has done: by topic, by group, and altogether.
 
-Nothing is counted when a message passes.  Every ten seconds, a share of the topics at each tick, the ends of the
-queues tell how many messages came; a request looks anew at what it asks for.  Sizes of single topics are estimates:
-the size of the newest message times their number.
+Nothing is counted when a message passes.  Every ten seconds, a share of the topics at each tick, the store tells by the
+ends of its queues how many messages came; a request looks anew at what it asks for.  Sizes of single topics are
+estimates: the size of the newest message times their number.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ from litemq.store.message_store import MessageStore
 
 _SECOND_MS = 1_000
 _ROUND_MS = 10_000
-_QUEUES_AT_ONCE = 1_000
+_TOPICS_AT_ONCE = 500
+_TRAFFIC = 20
+"""A topic with traffic takes as long as so many without."""
 _KEPT_MS = 86_400_000
 _OWN_TOPICS = (CHANGES_TOPIC, PROGRESS_TOPIC)
 
@@ -46,8 +48,8 @@ class Statistics:
         self.put = Meter(self.boot_ms)
         self.got = Meter(self.boot_ms)
         self.rates = Rates("put", "got", "found", "missed")
-        self._ends: dict[str, int] = {}
-        """Topic → sum of the ends of its queues when it was looked at last."""
+        self._seen_put = {topic.name: total for topic in topics.all() if (total := store.appended(topic.name)[0])}
+        """Topic → what the store had said when it was looked at last."""
         self._seen: dict[Key, int] = {}
         self._seen_back: dict[Key, int] = {}
         self._gone = 0
@@ -77,28 +79,26 @@ class Statistics:
             self._round.extend(topic.name for topic in self._topics.all())
             self._look_at_groups(now_ms)
             self.look_at_broker(now_ms)
-        budget = _QUEUES_AT_ONCE
+        budget = _TOPICS_AT_ONCE
         while self._round and budget > 0:
             budget -= self.look_at(self._round.popleft(), now_ms)
 
     def look_at(self, name: str, now_ms: int) -> int:
-        """Count what came to a topic since it was looked at last; return the number of its queues."""
-        topic = self._topics.find(name)
-        if topic is None:
-            return 0
+        """Count what came to a topic since it was looked at last; return what that cost, a topic at rest being 1."""
+        if self._topics.find(name) is None:
+            return 1
+        total, queue_id = self._store.appended(name)
+        came = total - self._seen_put.get(name, 0)
+        if came <= 0:
+            return 1
+        self._seen_put[name] = total
+        meter = self.puts.get(name)
+        if meter is None:
+            meter = self.puts[name] = Meter(self._last_round(now_ms))
         reader = self._store.reader
-        ends = [reader.max_offset(name, queue_id) for queue_id in range(topic.queue_count)]
-        end = sum(ends)
-        came = end - self._ends.get(name, end)
-        self._ends[name] = end
-        if came > 0:
-            meter = self.puts.get(name)
-            if meter is None:
-                meter = self.puts[name] = Meter(self._last_round(now_ms))
-            queue_id = ends.index(max(ends))
-            newest = reader.entries(name, queue_id, ends[queue_id] - 1, 1)
-            meter.add(came, came * newest[0].size if newest else 0, now_ms)
-        return topic.queue_count
+        newest = reader.entries(name, queue_id, reader.max_offset(name, queue_id) - 1, 1)
+        meter.add(came, came * newest[0].size if newest else 0, now_ms)
+        return _TRAFFIC
 
     def _look_at_groups(self, now_ms: int) -> None:
         for key in list(self._puller.delivered):
@@ -178,11 +178,9 @@ class Statistics:
     def _topics_changed(self, names: list[str]) -> None:
         for name in names:
             if self._topics.find(name) is None:
-                self._ends.pop(name, None)
+                self._seen_put.pop(name, None)
                 self.puts.pop(name, None)
                 self._forget([key for key in self._puller.delivered if key[1] == name])
-            elif name not in self._ends:
-                self.look_at(name, self._clock.now_ms())
 
     def forget_group(self, group: str) -> None:
         """Forget a group that was deleted."""

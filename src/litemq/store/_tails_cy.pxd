@@ -2,6 +2,7 @@ cdef class QueueTail:
     cdef public str topic
     cdef public long long queue_id
     cdef public long long next_offset
+    cdef public long long opened_at
     cdef public long long staged
     cdef public long long last_position
     cdef public unsigned int key_hash

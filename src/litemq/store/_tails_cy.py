@@ -58,6 +58,7 @@ class QueueTail:
 
     ``staged`` counts messages that have an offset but are not written yet.  While ``watch`` is a list, the next entry
     puts the tail into it and ends the watch: who waits for new messages is told of queues, not of each message.
+    ``opened_at`` is the next offset of the moment when the queue was opened.
     """
 
     if not cython.compiled:
@@ -67,6 +68,7 @@ class QueueTail:
             "key_hash",
             "last_position",
             "next_offset",
+            "opened_at",
             "queue_id",
             "staged",
             "tail",
@@ -80,6 +82,7 @@ class QueueTail:
         self.queue_id = queue_id
         self.entry_size = entry_size
         self.next_offset = next_offset
+        self.opened_at = next_offset
         self.staged = 0
         self.last_position = -1
         self.key_hash = java_hash(topic + "#")

@@ -136,7 +136,7 @@ class ConsumeQueues:
             next_offset = used
             if used > first:
                 break
-        tail.next_offset = next_offset
+        tail.next_offset = tail.opened_at = next_offset
         if next_offset > files.starts[0] // self._stride:
             tail.last_position = self._stored(files, next_offset - 1).position
         self._register(tail)

@@ -42,6 +42,7 @@ logger = logging.getLogger(__name__)
 
 _RETENTION_INTERVAL_MS = 10_000
 _NEVER = 1 << 62
+_NO_QUEUES: dict[int, QueueTail] = {}
 
 
 def check_free(path: Path, fs: FileSystem | None = None) -> None:
@@ -425,6 +426,19 @@ class MessageStore:
         self._refuses = decided.refuse
         self._housekeeper.carry_out(decided)
         return decided
+
+    def appended(self, topic: str) -> tuple[int, int]:
+        """Return how many messages a topic got since the store was opened, and the queue that got most of them.
+
+        What recovery found again counts, too.  Costs little: queues that nobody has used since are not looked at.
+        """
+        total = most = busiest = 0
+        for queue_id, tail in self._public.get(topic, _NO_QUEUES).items():
+            count = tail.next_offset - tail.opened_at
+            total += count
+            if count > most:
+                most, busiest = count, queue_id
+        return total, busiest
 
     def counters(self) -> dict[str, int]:
         """Return what happened since the store was opened."""

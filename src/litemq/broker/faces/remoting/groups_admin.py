@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from litemq.broker.faces.remoting.queries import subscription_data
-from litemq.broker.faces.remoting.topics_admin import objects
+from litemq.broker.faces.remoting.topics_admin import object_of, objects
 from litemq.errors import NotOnline
 from litemq.features.groups import Member
 from litemq.wire.remoting import bodies, fields
@@ -34,13 +34,11 @@ def _settings(broker: Broker) -> Handlers:
             await asyncio.sleep(0)
         return Response()
 
-    def table(_connection: Connection, _request: Request) -> Response:
-        told = {
-            "dataVersion": broker.version.to_json(),
-            "forbiddenTable": {},
-            "subscriptionGroupTable": {group.name: group.config for group in broker.groups.all()},
-        }
-        return Response(body=bodies.dump(told))
+    async def table(_connection: Connection, _request: Request) -> Response:
+        version = bodies.dump(broker.version.to_json())
+        groups = await object_of(broker.groups.all(), lambda group: (group.name, group.config))
+        told = b'{"dataVersion":%b,"forbiddenTable":{},"subscriptionGroupTable":%b}' % (version, groups)
+        return Response(body=told)
 
     def config(_connection: Connection, request: Request) -> Response:
         return Response(body=bodies.dump(broker.groups.known(fields.text(request.ext, "group")).config))
