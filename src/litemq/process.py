@@ -11,17 +11,19 @@ import errno
 import gc
 import logging
 import os
+import resource
 import signal
 import sys
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import AsyncExitStack, contextmanager, suppress
 from types import FrameType
 from typing import Final, Protocol
 
 from litemq.errors import CannotListen
 
 STDIN: Final = 0
+_MOST_FILES: Final = 1 << 20
 _ENDING: Final = (signal.SIGTERM, signal.SIGINT)
 _THRESHOLDS: Final = (10_000, 20, 50)
 """Of the garbage collector: a broker makes few cycles, and a look at many young objects is not free."""
@@ -43,6 +45,7 @@ def serve(start: Start, *, is_child: bool = False) -> None:
     Raises:
         LiteMQError: what could not be started says why; the rest was closed.
     """
+    _raise_file_limit()
     with _Ending() as ending:
         _run(_serve(start, ending, is_child))
 
@@ -100,6 +103,15 @@ def _run(main: Coroutine[object, object, None]) -> None:
             runner.run(main)
     else:
         asyncio.run(main)
+
+
+def _raise_file_limit() -> None:
+    """Allow as many open files as the system does: the usual 1024 are few for connections and a store."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with suppress(OSError, ValueError):  # then it is what it is
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _settle_garbage() -> None:

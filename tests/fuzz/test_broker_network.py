@@ -80,10 +80,10 @@ class Innocent:
 
 
 @contextmanager
-def besieged(folder: Path, **settings: object) -> Iterator[tuple[BrokerProcess, Innocent]]:
+def besieged(folder: Path, *, files: int = 0, **settings: object) -> Iterator[tuple[BrokerProcess, Innocent]]:
     """Yield a broker and somebody who must not suffer; at the end the broker is well and has no surprise in its log."""
     given = {**SETTINGS, **{name.replace("__", "."): value for name, value in settings.items()}}
-    with BrokerProcess(folder / "store", folder / "log", given) as broker:
+    with BrokerProcess(folder / "store", folder / "log", given, files=files) as broker:
         innocent = Innocent(broker.place)
         yield broker, innocent
         say(innocent.stop())
@@ -249,3 +249,13 @@ def test_five_thousand_connections(tmp_path: Path) -> None:
             time.sleep(1)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.timeout(180)
+def test_connections_leave_files_to_the_store(tmp_path: Path) -> None:
+    with besieged(tmp_path, files=600) as (broker, _), ExitStack() as open_, RawClient(broker.place) as client:
+        peers = [open_.enter_context(socket.create_connection(broker.place)) for _ in range(700)]
+        for topic in range(60):
+            assert client.ask(raw.SEND_V2, raw.send_ext(f"T{topic}", 0, {"UNIQ_KEY": "K"}), b"x").code == 0
+        refused = sum(is_closed(peer, within_s=0.001) for peer in peers)
+        assert 300 < refused < 700, "some are refused, but not all"

@@ -17,10 +17,10 @@ _SURPRISES = ("failed unexpectedly", "Traceback (most recent call last)", "was n
 class BrokerProcess:
     """``litemq broker`` on free ports; it ends with this process at the latest."""
 
-    def __init__(self, data: Path, log: Path, settings: Mapping[str, object], *, port: int = 0) -> None:
-        """Start a broker; ``settings`` are by ``section.key``."""
+    def __init__(self, data: Path, log: Path, settings: Mapping[str, object], *, port: int = 0, files: int = 0) -> None:
+        """Start a broker; ``settings`` are by ``section.key``, ``files`` bounds how many it may have open."""
         self.log = log
-        self._process = _spawn(data, log, port, settings)
+        self._process = _spawn(data, log, port, settings, files)
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         assert line, f"the broker did not start:\n{log.read_text()[-2000:]}"
@@ -84,11 +84,13 @@ def kill_while_starting(data: Path, log: Path, settings: Mapping[str, object], a
     process.communicate()
 
 
-def _spawn(data: Path, log: Path, port: int, settings: Mapping[str, object]) -> subprocess.Popen[bytes]:
+def _spawn(data: Path, log: Path, port: int, settings: Mapping[str, object], files: int = 0) -> subprocess.Popen[bytes]:
+    bounded = ("sh", "-c", f'ulimit -n {files} && exec "$0" "$@"') if files else ()
     given = [f"{name}={value}" for name, value in settings.items()]
     with log.open("ab") as stderr:
         return subprocess.Popen(
             [
+                *bounded,
                 *(sys.executable, "-m", "litemq", "broker", "--child", "--json", "--log-level", "info"),
                 *("--data", str(data), "--port", str(port), "--nameserver", ""),
                 *(part for text in given for part in ("--set", text)),

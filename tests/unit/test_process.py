@@ -134,3 +134,18 @@ def test_log_lines_tell_whose_they_are(capfd: pytest.CaptureFixture[str]) -> Non
     line = capfd.readouterr().err
     assert line.endswith("Z INFO broker-%s litemq.test: roll: start=5\n")
     assert "unseen" not in line
+
+
+def test_a_server_may_open_as_many_files_as_the_system_allows() -> None:
+    program = """
+import resource
+from litemq import process
+
+async def start(stack):
+    print(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+    raise SystemExit
+
+process.serve(start)
+"""
+    bounded = ["sh", "-c", 'ulimit -Sn 100 && ulimit -Hn 300 && exec "$0" "$@"', sys.executable, "-c", program]
+    assert subprocess.run(bounded, capture_output=True, text=True, check=True).stdout == "300\n"

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import logging
+import resource
 import socket
+import sys
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
@@ -18,6 +20,9 @@ logger = logging.getLogger(__name__)
 
 _SWEEP_S = 1.0
 _BACKLOG = 1024
+_FILES_LEFT = 2 * _BACKLOG
+"""Files that connections leave to others: a store that finds none free takes no more messages.  As many connections as
+wait to be taken in may come at once, before the first of them is closed again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +62,12 @@ def bind(host: str, port: int) -> socket.socket:
     return bound
 
 
+def _most_files() -> int:
+    """Return the file number from which on no connection is taken."""
+    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return sys.maxsize if most == resource.RLIM_INFINITY else most - min(_FILES_LEFT, most // 2)
+
+
 class Server:
     """Listens on any number of addresses; all connections share handlers, limits and the read buffer."""
 
@@ -82,6 +93,7 @@ class Server:
         self._per_address: Counter[str] = Counter()
         self._listeners: list[asyncio.Server] = []
         self._sweeper: asyncio.Task[None] | None = None
+        self._most_files = _most_files()
         self._is_choked = False
         self._is_empty = asyncio.Event()
         self._is_empty.set()
@@ -123,8 +135,10 @@ class Server:
     def take_in(self, connection: Connection, address: str) -> bool:
         """Count a new connection; False: a limit is reached, it must go."""
         is_local = ipaddress.ip_address(address.partition("%")[0]).is_loopback
-        if len(self.connections) >= self.limits.connections or (
-            not is_local and self._per_address[address] >= self.limits.connections_per_address
+        if (
+            len(self.connections) >= self.limits.connections
+            or (not is_local and self._per_address[address] >= self.limits.connections_per_address)
+            or not self._has_files(connection)
         ):
             self.refused += 1
             logger.warning("connection refused: peer=%s open=%d", connection.peer, len(self.connections))
@@ -135,6 +149,11 @@ class Server:
         if self._is_choked and connection.transport is not None:
             connection.transport.pause_reading()
         return True
+
+    def _has_files(self, connection: Connection) -> bool:
+        """Return whether enough files may still be opened: a new one gets the lowest number that is free."""
+        opened = connection.transport.get_extra_info("socket") if connection.transport is not None else None
+        return opened is None or bool(opened.fileno() < self._most_files)
 
     def forget(self, connection: Connection) -> None:
         """A connection is gone."""
