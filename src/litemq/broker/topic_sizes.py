@@ -5,6 +5,7 @@ The sizes are added up once, in blocks of messages: later looks only add what ca
 
 from __future__ import annotations
 
+import heapq
 from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -16,6 +17,9 @@ _MAX_COUNT = 4096
 
 _BLOCKS = 256
 """The limit is kept with an error of one part in so many."""
+
+_MAX_BLOCKS = 4 * _BLOCKS
+"""Of one queue; when there are more, older ones are put together: those have to go anyway."""
 
 
 @dataclass(slots=True)
@@ -32,6 +36,16 @@ class _Queue:
     end: int
     blocks: deque[_Block] = field(default_factory=deque)
 
+    def put_together(self) -> None:
+        """Make one block of two, in the older half."""
+        blocks = list(self.blocks)
+        half = len(blocks) // 4 * 2
+        older = [
+            _Block(second.end, first.bytes + second.bytes, first.position)
+            for first, second in zip(blocks[0:half:2], blocks[1:half:2], strict=True)
+        ]
+        self.blocks = deque([*older, *blocks[half:]])
+
 
 class TopicSizes:
     """The messages of one topic that may have ``limit`` bytes."""
@@ -40,12 +54,19 @@ class TopicSizes:
         self._topic = topic
         self.limit = limit
         self._block_bytes = max(limit // _BLOCKS, 1)
+        self._count = _MAX_COUNT
+        """Messages that a block has, more or less."""
         self._queues: dict[int, _Queue] = {}
 
     @property
     def total(self) -> int:
         """Return the bytes of what was looked at and is still there."""
         return sum(block.bytes for queue in self._queues.values() for block in queue.blocks)
+
+    @property
+    def block_count(self) -> int:
+        """Return how much memory this takes, in blocks."""
+        return sum(len(queue.blocks) for queue in self._queues.values())
 
     def look(self, reader: Reader) -> Iterator[None]:
         """Add up what came since the last look; yields now and then, so that others can do something."""
@@ -61,10 +82,12 @@ class TopicSizes:
 
     def _add(self, reader: Reader, queue_id: int, queue: _Queue) -> bool:
         """Add up some messages; return False at the queue's end."""
-        found = reader.span(self._topic, queue_id, queue.end, _MAX_COUNT)
+        found = reader.span(self._topic, queue_id, queue.end, self._count)
         if found.count > 1 and found.bytes > self._block_bytes:
-            count = max(found.count * self._block_bytes // found.bytes, 1)
-            found = reader.span(self._topic, queue_id, queue.end, count)
+            self._count = max(found.count * self._block_bytes // found.bytes, 1)
+            found = reader.span(self._topic, queue_id, queue.end, self._count)
+        elif 2 * found.bytes < self._block_bytes:
+            self._count = min(2 * self._count, _MAX_COUNT)
         if not found.count:
             return False
         queue.end += found.count
@@ -73,6 +96,8 @@ class TopicSizes:
             last.end, last.bytes = queue.end, last.bytes + found.bytes
         else:
             queue.blocks.append(_Block(queue.end, found.bytes, found.position))
+            if len(queue.blocks) > _MAX_BLOCKS:
+                queue.put_together()
         return True
 
     def take_excess(self, floors: Mapping[int, int]) -> dict[int, int]:
@@ -82,20 +107,17 @@ class TopicSizes:
         """
         taken: dict[int, int] = {}
         excess = self.total - self.limit
-        open_queues = dict(self._queues)
-        while excess > 0:
-            oldest = min(
-                ((queue.blocks[0].position, queue_id) for queue_id, queue in open_queues.items() if queue.blocks),
-                default=None,
-            )
-            if oldest is None:
-                break
-            queue_id = oldest[1]
-            block = open_queues[queue_id].blocks[0]
+        heap = [(queue.blocks[0].position, number) for number, queue in self._queues.items() if queue.blocks]
+        heapq.heapify(heap)
+        while excess > 0 and heap:
+            queue_id = heapq.heappop(heap)[1]
+            blocks = self._queues[queue_id].blocks
+            block = blocks[0]
             if block.end > floors.get(queue_id, block.end):
-                del open_queues[queue_id]
                 continue
-            open_queues[queue_id].blocks.popleft()
+            blocks.popleft()
             excess -= block.bytes
             taken[queue_id] = block.end
+            if blocks:
+                heapq.heappush(heap, (blocks[0].position, queue_id))
         return taken

@@ -270,3 +270,17 @@ def test_what_is_left_fits_and_is_the_newest(
             newest_gone = max(positions[place] for place in gone)
             assert sum(size for _, size in left.values()) + newest_gone[1] > limit - limit // 256 - 3_500
             assert found.take_excess({}) == {}
+
+
+def test_a_long_queue_takes_few_blocks(tmp_path: Path) -> None:
+    with MessageStore.open(tmp_path, StoreConfig(segment_bytes=1 << 24), background=False) as store:
+        for _ in range(60):
+            store.append_many([Message("T", bytes(100), queue_id=0) for _ in range(100)])
+        size = store.reader.span("T", 0, 0, 1).bytes
+        found = TopicSizes("T", 256 * size)  # a block for each message
+        for _ in found.look(store.reader):
+            pass
+        assert found.total == 6_000 * size
+        assert found.block_count <= 1_024
+        assert found.take_excess({}) == {0: 6_000 - 256}
+        assert found.total == 256 * size
