@@ -26,8 +26,8 @@ def names(sources: list[Path]) -> list[str]:
     return [name for path in sorted(sources) for name in _REGISTERED.findall(path.read_text())]
 
 
-def build_go(work: Path) -> Path:
-    """Compile the Go scenarios and return the program.
+def build_go(work: Path, source: Path = HERE / "go") -> Path:
+    """Compile the Go scenarios, or another program, into ``work`` and return it.
 
     Raises:
         Missing: Go is not installed, or the client's modules cannot be fetched.
@@ -36,9 +36,7 @@ def build_go(work: Path) -> Path:
     if go is None:
         raise Missing("no `go` on the PATH: install Go, 1.21 or newer (Debian: golang-go)")
     program = work / "clients"
-    done = subprocess.run(
-        [go, "build", "-o", program, "."], cwd=HERE / "go", capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([go, "build", "-o", program, "."], cwd=source, capture_output=True, text=True, check=False)
     if "dial tcp" in done.stderr or "no such host" in done.stderr:
         raise Missing(f"Go could not fetch the client ({done.stderr.splitlines()[-1]})")
     assert done.returncode == 0, done.stderr
