@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from litemq.broker.groups import Group, Groups
 from litemq.broker.names import check_topic
+from litemq.broker.shrinking import Shrinking
 from litemq.broker.topics import Topic, Topics, topic_from
 from litemq.errors import BadField
 from litemq.format.config_json import JsonObject, Value
@@ -38,6 +39,8 @@ class TopicWish:
     sys_flag: int = 0
     is_ordered: bool = False
     attributes: Mapping[str, str] | None = None
+    at_once: bool = False
+    """Whether queues go even when they have not been read; their messages come back with them."""
 
 
 def parse_attributes(text: str) -> dict[str, str]:
@@ -80,9 +83,10 @@ def changed_attributes(known: Mapping[str, str], changes: Mapping[str, str]) -> 
 class Admin:
     """Alters topics and groups of one broker."""
 
-    def __init__(self, topics: Topics, groups: Groups) -> None:
+    def __init__(self, topics: Topics, groups: Groups, shrinking: Shrinking) -> None:
         self._topics = topics
         self._groups = groups
+        self._shrinking = shrinking
 
     # -- topics ----------------------------------------------------------------------------------
 
@@ -93,7 +97,7 @@ class Admin:
             raise BadField(f"topic {name!r} is the broker's own and cannot be altered or deleted")
 
     def put_topic(self, wish: TopicWish) -> Topic:
-        """Make or alter a topic.  More queues are there at once; fewer hide their messages, and lose none.
+        """Make or alter a topic.  More queues are there at once; those that go stay readable until they have been read.
 
         Raises:
             BadField: a name, number or attribute that cannot be; nothing changed.
@@ -119,6 +123,8 @@ class Admin:
             sys_flag=wish.sys_flag,
             attributes=attributes,
         )
+        if not wish.at_once:
+            topic = self._shrinking.altered(known, topic)
         return known if known == topic else self._topics.create(topic)
 
     def wish_from(self, config: JsonObject) -> TopicWish:

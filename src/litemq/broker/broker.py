@@ -36,6 +36,7 @@ from litemq.broker.reply import Replies
 from litemq.broker.retries import Retries
 from litemq.broker.schedule import Schedule
 from litemq.broker.send import Sender
+from litemq.broker.shrinking import Shrinking
 from litemq.broker.statistics import Statistics
 from litemq.broker.subscriptions import Filters
 from litemq.broker.topic_retention import TopicRetention
@@ -204,7 +205,9 @@ class Broker:
         self.consumption = Consumption(
             self.store, self.topics, self.groups, self.offsets, self.clients, self.puller, self.clock
         )
-        self.admin = Admin(self.topics, self.groups)
+        shrinking = Shrinking(self.store, self.topics)
+        self.on_tick.append(shrinking.tick)
+        self.admin = Admin(self.topics, self.groups, shrinking)
         self.relay = Relay(self.clients, self.queries, self.config.name)
         self.replies = Replies(self.clients, self.address, self.clock)
 

@@ -144,6 +144,7 @@ def wish_of(ext: dict[str, str]) -> TopicWish:
         sys_flag=fields.whole(ext, "topicSysFlag", 0),
         is_ordered=fields.truth(ext, "order"),
         attributes=parse_attributes(attributes) if attributes else None,
+        at_once=fields.truth(ext, "force"),
     )
 
 
