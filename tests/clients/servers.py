@@ -178,7 +178,7 @@ class LiteMQServer(_Processes):
         self.kind = "litemq"
         self._is_one = store_format == "litemq"
         (work / "litemq.toml").write_text(
-            f'[store]\nformat = "{store_format}"\n'
+            f'[store]\nformat = "{store_format}"\ndisk_free_floor = {64 << 20}\n'
             f"[nameserver]\nport = {self._ports['nameserver']}\n"
             f'[broker]\nport = {self._ports["broker"]}\nname_servers = ["{self.name_server}"]\n'
         )
