@@ -1,6 +1,6 @@
 """``python -m benchmarks.broker NAME …``: run a benchmark of the broker; its figures go to ``build/bench`` as JSON.
 
-Exit 1: a bar was missed.  Exit 2: something that it needs is not installed.
+Exit 1: a bar was missed.  Exit 2: something that it needs is not installed, or a run went wrong.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from typing import Any
 from benchmarks import figures, native
 from benchmarks.broker import backlog, beside_rocketmq, latency, memory
 from benchmarks.broker.rows import ROWS, Plan
+from benchmarks.broker.sites import WrongResult
 from benchmarks.peers.process import Broken, Missing, ending_on_signals
+from benchmarks.wire import Refused
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 FORMATS = ("rocketmq", "litemq")
@@ -80,7 +82,7 @@ def main() -> int:
     try:
         with ending_on_signals(), tempfile.TemporaryDirectory(prefix="litemq-bench-", dir=options.dir) as directory:
             found, is_ok = WORKS[options.name](options, Path(directory))
-    except (Missing, Broken, native.LoadFailed) as error:
+    except (Missing, Broken, native.LoadFailed, Refused, WrongResult) as error:
         print(f"benchmarks: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:

@@ -68,6 +68,7 @@ def _rows(rows: Sequence[Row], sites: dict[str, Site], plan: Plan) -> list[Any]:
                     runs[name].append(row.run(sites[name], plan))
                 except (LoadFailed, WrongResult, OSError) as error:
                     failures[name] = f"{type(error).__name__}: {error}"
+                    sites[name].keep_log()
         results += [
             judge(row, name.removeprefix("litemq-"), runs["rocketmq"], runs[name], failures.get(name))
             for name in sites

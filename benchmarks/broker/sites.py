@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -43,8 +44,18 @@ class Site:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._stack.close()
+        if kind is not None:
+            self.keep_log()
+
+    def keep_log(self) -> Path:
+        """Copy what the server logged to where results are kept, and return the copy."""
+        copy = native.BUILD / f"{self.name}.log"
+        log = self.server.folder / "out.log"
+        if log.exists():
+            shutil.copyfile(log, copy)
+        return copy
 
     def topic(self, name: str, queues: int = QUEUES) -> str:
         """Make a topic, unless that was done."""

@@ -37,9 +37,10 @@ static void put_sends(Load *load, Sender *sender, int count, uint64_t now) {
 
 static void complain(uint64_t *count, const Answer *answer, const char *what) {
     if ((*count)++ > 0) return;  // the first one tells
-    fprintf(stderr, "loadtool: bad answer (%s): code %d, %zu bytes of header", what, answer->code, answer->header_size);
-    if (answer->is_json) fprintf(stderr, ": %.*s", (int)answer->header_size, answer->header);
-    fputc('\n', stderr);
+    const uint8_t *told = answer->is_json ? answer->header : answer->header + 17;  // else the remark
+    uint32_t size = answer->is_json ? (uint32_t)answer->header_size : get32(answer->header + 13);
+    if (size > answer->header_size) size = 0;
+    fprintf(stderr, "loadtool: bad answer (%s): code %d: %.*s\n", what, answer->code, (int)size, told);
 }
 
 static int read_answers(Load *load, Sender *sender) {
