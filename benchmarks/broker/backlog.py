@@ -23,7 +23,6 @@ from benchmarks.peers.process import Server
 CPU_BAR, MEMORY_BAR_MB = 1.15, 100.0
 COLD_P50_BAR, COLD_P99_BAR = 1.25, 2.0
 """Latency beside a cold reader by latency alone; the bars are above 1 only for what two shared cores make of noise."""
-SHARE = 500_000
 COLD_RATE = 50_000
 
 
@@ -42,7 +41,7 @@ def run(directory: Path, count: int, pairs: int, seconds: float, store_format: s
             order = [("full", full), ("empty", empty)]
             for name, site in order if turn % 2 else order[::-1]:
                 settle()
-                sent, read = _tail(site)
+                sent, read = _tail(site, max(50_000, min(500_000, count // 20)))
                 if turn >= 0:
                     sends[name].append(sent)
                     reads[name].append(read)
@@ -57,15 +56,15 @@ def run(directory: Path, count: int, pairs: int, seconds: float, store_format: s
         yield from _cold(full, pairs, seconds)
 
 
-def _tail(site: Site) -> tuple[float, float]:
+def _tail(site: Site, share: int) -> tuple[float, float]:
     """Send a share and read it back; return the broker's CPU per message of each."""
     topic = site.topic("backlog")
     ends = site.ends(topic)
-    sent = site.native_send(topic, connections=4, window=64, count=SHARE)
+    sent = site.native_send(topic, connections=4, window=64, count=share)
     begins = ",".join(map(str, ends))
     read = _consume(site.server, topic, **{"from": begins})
-    if read["bad"] or read["measured"] != SHARE:
-        raise WrongResult(f"{site.name}: sent {SHARE}, read {read}")
+    if read["bad"] or read["measured"] != share:
+        raise WrongResult(f"{site.name}: sent {share}, read {read}")
     return sent["broker_us"], read["broker_us"]
 
 
