@@ -144,20 +144,20 @@ class _Running:
 
     def __init__(self) -> None:
         self.is_over = False
-        self._lock = threading.RLock()
+        self.lock = threading.RLock()
 
     def __enter__(self) -> None:
-        self._lock.acquire()
+        self.lock.acquire()
         if self.is_over:
-            self._lock.release()
+            self.lock.release()
             raise PowerCut
 
     def __exit__(self, *_: object) -> None:
-        self._lock.release()
+        self.lock.release()
 
     def end(self) -> None:
         """Let no call begin any more; one of another thread that is under way comes to its end first."""
-        with self._lock:
+        with self.lock:
             self.is_over = True
 
 
@@ -226,6 +226,13 @@ class ForgetfulFileSystem:
                 else:
                     entries[name] = node
         return names
+
+    def durable(self, path: Path) -> bytes | None:
+        """Return what of a file survives any power cut from now on, or survived it; None when its name may not."""
+        with self.running.lock:
+            parent = self._directory(path.parent)
+            node = parent.disk.get(path.name)
+            return bytes(node.disk) if isinstance(node, PageCache) and parent.entries.get(path.name) is node else None
 
     def fail_sync_all(self, rng: Random) -> None:
         """Lose dirty pages as a failed ``sync_all`` does."""
