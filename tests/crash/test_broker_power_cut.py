@@ -13,7 +13,7 @@ from random import Random
 import pytest
 from tests.support.broker import Talk, records
 from tests.support.faults import Faults, failed_sync
-from tests.support.forgetful_fs import ForgetfulFileSystem, PowerCut
+from tests.support.forgetful_fs import ForgetfulFileSystem
 from tests.support.hooked_fs import Call, HookedFileSystem
 from tests.support.page_cache import Fate
 
@@ -311,12 +311,12 @@ async def impatient(machine: Machine) -> None:
 
 
 def test_answers_that_do_not_wait_are_noticed() -> None:
-    with pytest.raises(AssertionError, match="answered before its flush|may vanish"):
+    with pytest.raises(AssertionError, match=r"answered before its flush|may vanish"):
         run(impatient(Machine(1, SlowDisk(1, least_s=0.05, most_s=0.1), flush="group")))
 
 
 def test_flushes_that_do_nothing_are_noticed() -> None:
     hook = SlowDisk(1)
     hook.forgets = True
-    with pytest.raises(AssertionError, match="answered before its flush|may vanish"):
+    with pytest.raises(AssertionError, match=r"answered before its flush|may vanish"):
         run(lives(Machine(1, hook, flush="group"), rounds=1, fate="lost"))
