@@ -17,3 +17,4 @@ cdef int put_litemq(
 cdef int put_rocketmq(
     unsigned char* p, Py_ssize_t at, Message message, Plan plan, long long position, long long queue_offset,
     long long store_time, bytes store_address, long long* rows, Py_ssize_t o) except? -1
+cdef int put_crc32(unsigned char* p, Py_ssize_t at, unsigned int crc) except? -1

@@ -569,7 +569,6 @@ def put_rocketmq(
 
 
 @cython.cfunc
-@cython.inline
 @cython.exceptval(-1)
 def put_crc32(p: cython.p_uchar, at: cython.Py_ssize_t, crc: cython.uint) -> cython.int:
     """Write RocketMQ's checksum of a record: 31 bits as ten decimal digits, the least significant first."""

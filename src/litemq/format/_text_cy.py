@@ -14,6 +14,7 @@ except ModuleNotFoundError:
     from litemq import _cython_shim as cython
 
 if cython.compiled:
+    from cython.cimports.libc.string import memcpy
     from cython.cimports.litemq.format._crc32_h import litemq_crc32, litemq_crc32_init, litemq_crc32_join
     from cython.cimports.litemq.format._crc32c_h import litemq_crc32c, litemq_crc32c_init
 
@@ -24,6 +25,7 @@ else:
 
 # A literal above 2**31 would be a Python object to the compiler.
 _MASK = cython.declare(cython.uint, 0xFFFFFFFF)
+_HIGH_BITS = cython.declare(cython.ulonglong, 0x8080808080808080)
 
 
 def is_compiled() -> bool:
@@ -66,12 +68,19 @@ def is_utf8(
     """Return whether the bytes are UTF-8 as the standard wants it: shortest forms, no surrogates."""
     c: cython.uint
     d: cython.uint
+    word: cython.ulonglong = 0
     if not cython.compiled:
         try:
             bytes(p[at:end]).decode()
         except UnicodeDecodeError:
             return False
         return True
+    if cython.compiled:
+        while end - at >= 8:  # most texts are ASCII throughout
+            memcpy(cython.address(word), p + at, 8)
+            if word & _HIGH_BITS:
+                break
+            at += 8
     while at < end:
         c = p[at]
         if c < 0x80:

@@ -39,3 +39,6 @@ cdef class Batch:
     cpdef Py_ssize_t dispatch(self, IndexTail index, Py_ssize_t first) except? -1
     cpdef list results(self)
     cpdef int clear(self) except? -1
+    cdef object staged(self)
+    cdef int feed(self, IndexTail index) except? -1
+    cdef int make_room(self, Py_ssize_t size) except? -1

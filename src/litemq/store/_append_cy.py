@@ -312,32 +312,54 @@ class Batch:
         None when the case is not ordinary: nothing happened.  ``needs_care`` afterwards: dispatch came to row
         ``fed``, tails or the index want to be written out, and the batch must be cleared then.
         """
-        data: object
         self.claim()
         try:
             if self.stage(messages, 0, queues, log.end, log.segment_end - log.end, store_time) != _DONE:
                 self.clear()
                 return None
-            if self.size > _COPY_LIMIT:
-                data = memoryview(self.out)[: self.size]
-            elif cython.compiled:  # a small copy is cheaper than a view
-                data = cython.cast(cython.p_char, cython.cast(cython.p_uchar, self.out))[: self.size]
-            else:
-                data = bytes(self.out[: self.size])
-            log.write_at(data, log.end - log.segment_start)
+            log.write_at(self.staged(), log.end - log.segment_start)
         except BaseException:
             self.clear()  # what was staged before a refused message must not go out with the next one
             raise
         log.end += self.size
         log.writes += 1
         answer = self.results()
+        self.feed(index)
+        return answer
+
+    @cython.cfunc
+    def staged(self) -> object:
+        """Return the staged bytes, to be written."""
+        if self.size > _COPY_LIMIT:
+            return memoryview(self.out)[: self.size]
+        if cython.compiled:  # a small copy is cheaper than a view
+            return cython.cast(cython.p_char, cython.cast(cython.p_uchar, self.out))[: self.size]
+        else:  # noqa: RET505 - the branch that is not compiled must not be seen by the compiler
+            return bytes(self.out[: self.size])
+
+    @cython.cfunc
+    @cython.exceptval(-1)
+    def feed(self, index: IndexTail) -> cython.int:
+        """Feed queues and index with what was written; ``needs_care`` says whether something is left to be done."""
         self.fed = self.dispatch(index, 0)
         self.needs_care = (
             self.fed != self.count or len(self.dirty) > 0 or len(self.full) > 0 or index.used >= _INDEX_TAIL_LIMIT
         )
         if not self.needs_care:
             self.clear()
-        return answer
+        return 0
+
+    @cython.cfunc
+    @cython.exceptval(-1)
+    def make_room(self, size: cython.Py_ssize_t) -> cython.int:
+        """Make room for one record more, of ``size`` bytes, and for its row."""
+        if self.size + size > len(self.out):
+            self.out.extend(bytes(max(len(self.out), size)))
+        if self.count >= self.row_limit:
+            self.table = self.table + layout.table(self.row_limit)
+            self.rows = self.table
+            self.row_limit *= 2
+        return 0
 
     @cython.ccall
     @cython.exceptval(-1)
@@ -397,17 +419,12 @@ class Batch:
                 raise RecordTooLarge(what="record", size=plan.size, limit=self.max_record)
             if size + plan.size + left > room:
                 return _SEGMENT_FULL
-            if size + plan.size > len(self.out):
-                self.out.extend(bytes(max(len(self.out), plan.size)))
-                p = self.out
-            if count >= self.row_limit:
-                self.table = self.table + layout.table(self.row_limit)
-                self.rows = self.table
-                self.row_limit *= 2
-                if cython.compiled:
-                    rows = cython.address(self.rows[0])
-                else:
-                    rows = self.rows
+            self.make_room(plan.size)
+            p = self.out
+            if cython.compiled:
+                rows = cython.address(self.rows[0])
+            else:
+                rows = self.rows
             offset = tail.next_offset + tail.staged if status == 0 or status == 2 else 0
             if code == 0:
                 put_litemq(

@@ -15,7 +15,10 @@ from threading import get_ident
 from litemq._message_cy import find_wrong
 from litemq.errors import ConcurrentAppend, InvalidRequest, LiteMQError
 from litemq.format import hosts
-from litemq.store._append_cy import CONCURRENT, Batch, not_a_message
+from litemq.format import spans as columns
+from litemq.format._spans_cy import Spans
+from litemq.store._append_cy import CONCURRENT, NO_QUEUE, SEGMENT_FULL, Batch, not_a_message
+from litemq.store._rows_cy import PlainTopic, RowAppender
 from litemq.store._tails_cy import QueueTail
 from litemq.store.commit_log import CommitLog, write_error
 from litemq.store.consume_queue import Queues
@@ -28,6 +31,9 @@ _RECORD_OVERHEAD = 64 << 10
 
 OpenQueues = Callable[[set[tuple[str, int]]], object]
 """Makes (topic, queue id) known; raises before it makes any when one of them cannot be."""
+
+OpenQueue = Callable[[PlainTopic, int], None]
+"""Fills in the tail of one queue of a plain topic."""
 
 
 class Appender:
@@ -46,13 +52,15 @@ class Appender:
         self._log = log
         self._dispatcher = dispatcher
         self._now_ms = now_ms
-        self._store_host = store_host
+        self.store_host = store_host
         self._store_address = hosts.to_bytes(store_host) or bytes(8)
-        self._max_body = max_body_bytes
+        self.max_body = max_body_bytes
         self._max_state_record = log.segments.last.size - 8
         self.max_record = min(max_body_bytes + _RECORD_OVERHEAD, self._max_state_record)
         """Size of the largest record that is taken of a client."""
-        self._batch = self._new_batch(is_state=False)
+        self.format_code = log.format.code
+        self.batch = self._new_batch(is_state=False)
+        """What clients' messages are staged in."""
         self._state_batch = self._new_batch(is_state=True)
         self.last_time = last_time
         """Store time of the newest record: the clock may step back, the log's times do not."""
@@ -61,8 +69,8 @@ class Appender:
         """The thread that opens queues or rolls the log."""
 
     def _new_batch(self, *, is_state: bool) -> Batch:
-        limits = (self._max_state_record,) * 2 if is_state else (self.max_record, self._max_body)
-        return Batch(self._log.format.code, self._store_host, self._store_address, *limits)
+        limits = (self._max_state_record,) * 2 if is_state else (self.max_record, self.max_body)
+        return Batch(self.format_code, self.store_host, self._store_address, *limits)
 
     def append(
         self, messages: list[Message], queues: Queues, open_queues: OpenQueues, *, is_state: bool = False
@@ -75,10 +83,8 @@ class Appender:
         log = self._log
         if log.failure is not None:
             log.check_writable()
-        now = self._now_ms()
-        if now > self.last_time:
-            self.last_time = now
-        batch = self._state_batch if is_state else self._batch
+        self._note_time()
+        batch = self._state_batch if is_state else self.batch
         try:
             answer = batch.append(messages, queues, log.tail, self._dispatcher.index.tail, self.last_time)
         except OSError as error:
@@ -93,12 +99,59 @@ class Appender:
         if answer is None:
             return self._append_slowly(messages, queues, open_queues, is_state)
         if batch.needs_care:
-            try:
-                self._dispatcher.finish(batch)
-            finally:
-                batch.clear()
+            self._finish(batch)
         self.messages += len(answer)
         return answer
+
+    def _note_time(self) -> None:
+        now = self._now_ms()
+        if now > self.last_time:
+            self.last_time = now
+
+    def _finish(self, batch: Batch) -> None:
+        try:
+            self._dispatcher.finish(batch)
+        finally:
+            batch.clear()
+
+    def append_rows(self, rows: RowAppender, spans: Spans, first: int, open_queue: OpenQueue) -> int:
+        """Append plain sends from row ``first`` on; return the first row that was not taken.
+
+        An error is raised only when none was taken: after a failed write the next call raises it.
+        """
+        log = self._log
+        if log.failure is not None:
+            log.check_writable()
+        self._note_time()
+        row = first
+        while True:
+            start = row
+            try:
+                row = rows.append(spans, row, log.tail, self._dispatcher.index.tail, self.last_time)
+            except OSError as error:
+                failure = write_error(error)
+                log.stop(failure)
+                if row > first:
+                    return row
+                raise failure from error
+            if self.batch.needs_care:
+                self._finish(self.batch)
+            self.messages += row - start
+            if rows.why not in (SEGMENT_FULL, NO_QUEUE):
+                return row
+            try:
+                self._help(rows, spans, row, open_queue)
+            except LiteMQError:
+                if row > first:
+                    return row
+                raise
+
+    def _help(self, rows: RowAppender, spans: Spans, row: int, open_queue: OpenQueue) -> None:
+        """Make what the send in ``row`` lacks: a segment with room, or an open queue."""
+        if rows.why == SEGMENT_FULL:
+            self._roll()
+        else:
+            open_queue(rows.last, spans.cell(row, columns.QUEUE_ID))
 
     def _append_slowly(
         self, messages: list[Message], queues: Queues, open_queues: OpenQueues, is_state: bool
@@ -142,11 +195,11 @@ class Appender:
 
     @contextmanager
     def _claimed(self) -> Iterator[None]:
-        self._batch.claim()
+        self.batch.claim()
         try:
             yield
         finally:
-            self._batch.clear()
+            self.batch.clear()
 
     def check(self, messages: list[Message], *, is_state: bool = False) -> None:
         """Raise what a message is refused for; nothing is appended."""

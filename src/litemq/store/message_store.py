@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -18,6 +19,7 @@ from types import TracebackType
 from litemq.clock import Clock, SystemClock
 from litemq.config import StoreConfig
 from litemq.errors import Closed, LiteMQError, StoreFull, StoreInUse
+from litemq.format._spans_cy import Spans
 from litemq.format.config_json import JsonObject
 from litemq.store import retention, snapshot
 from litemq.store._tails_cy import QueueTail
@@ -31,6 +33,7 @@ from litemq.store.fs import FileSystem, OsFileSystem, holder_text
 from litemq.store.housekeeper import Housekeeper
 from litemq.store.layout import Paths
 from litemq.store.opening import open_parts
+from litemq.store.plain_topics import PlainTopics
 from litemq.store.pull_reader import PullReader
 from litemq.store.reader import Slice
 from litemq.store.recovery import Recovered
@@ -91,6 +94,8 @@ class MessageStore:
         self._dispatcher.on_error = lambda error: self._log.stop(write_error(error))
         self._reader = PullReader(parts.log, parts.queues, parts.index, parts.tables, lambda: self.readable_end)
         self._state = StateWriter(parts, self._appender, self._flusher, clock)
+        self.plain = PlainTopics(self._appender, parts.tables, self._state.find_queue)
+        """Topics whose sends ``append_rows`` takes."""
         self._opener = self._state.open_queues  # bound once: the hot path makes no new objects
         self._checkpointer = Checkpointer(
             parts,
@@ -104,8 +109,6 @@ class MessageStore:
         self._housekeeper = Housekeeper(parts, config, fs, clock, self._reader, self._state, self._checkpointer)
         self.woken: list[QueueTail] = []
         """Watched queues that have got messages; whoever watches takes them out."""
-        self._plain: dict[str, int] = {}
-        self._own_properties: tuple[tuple[str, str], ...] = ()
         self._is_open = True
         self._refuses = False
         now = clock.monotonic_ms()
@@ -220,17 +223,41 @@ class MessageStore:
             self._kick(answer)
         return answer
 
+    def append_rows(self, spans: Spans, first: int) -> int:
+        """Append the plain sends from row ``first`` on with one write; return the first row that was not taken.
+
+        It never waits for a flush: see ``is_choked``.  Where the rows went stands in the table.  A row that was not
+        taken is no send, or one that wants to be looked at: make a message of it, and go on with ``spans.behind``.
+
+        Raises:
+            ConcurrentAppend, StoreFull, StorageError: as for ``append_many``; none of the rows was stored.
+        """
+        plain = self.plain
+        if self._refuses and plain.is_send(spans, first):
+            self._refuse()
+        if self._log.failure is not None and not plain.is_send(spans, first):
+            return first
+        row = plain.append(spans, first)
+        if self._log.tail.end >= self._kick_at:
+            self._hurry()
+        return row
+
+    @property
+    def is_choked(self) -> bool:
+        """Return whether so much is not flushed yet that nothing should be appended before the next flush."""
+        return self._log.end - self._flusher.flushed > self._config.dirty_limit_bytes
+
     def set_own_properties(self, pairs: tuple[tuple[str, str], ...]) -> None:
-        """Name the properties that every plain message gets."""
-        self._own_properties = pairs
+        """Name the properties that every message which ``append_rows`` takes gets."""
+        self.plain.set_own(pairs)
 
     def put_plain(self, topic: str, queue_count: int) -> None:
-        """Take messages of a topic from the table of spans: they need nothing but storing."""
-        self._plain[topic] = queue_count
+        """Let ``append_rows`` take the sends to the first queues of a topic: they need nothing but storing."""
+        self.plain.put(topic, queue_count)
 
     def drop_plain(self, topic: str) -> None:
-        """Take no more messages of a topic from the table of spans."""
-        self._plain.pop(topic, None)
+        """Let ``append_rows`` take no more sends to a topic."""
+        self.plain.drop(topic)
 
     def _refuse(self) -> None:
         if not self._is_open:
@@ -270,12 +297,21 @@ class MessageStore:
         """Called when enough was appended: ask for a flush, wait for it above the dirty limit, make the next file."""
         try:
             self._flusher.kick()
-            if self._log.end - self._flusher.flushed > self._config.dirty_limit_bytes:
+            if self.is_choked:
                 with self._log.during("flush"):
                     self._flusher.wait(self._log.end - self._config.dirty_limit_bytes // 2)
         except LiteMQError as error:
             error.appended = answer
             raise
+        self._prepare_segment()
+
+    def _hurry(self) -> None:
+        """``_kick`` without waiting, for rows that are in the log whatever becomes of a flush."""
+        with suppress(LiteMQError):  # without a thread it is flushed here; the next call says that it failed
+            self._flusher.kick()
+        self._prepare_segment()
+
+    def _prepare_segment(self) -> None:
         if self._worker is not None and self._log.room < self._parts.layout.segment_bytes // 2:
             self._worker.submit(self._log.segments.prepare, self._log.segments.last.end)
         self._set_kick()
@@ -291,6 +327,8 @@ class MessageStore:
 
     def apply(self, change: Change, *, origin: int | None = None) -> Appended:
         """Change a table: first a record in the log, then the table."""
+        if change.op == "topic-deleted":
+            self.plain.drop(change.name)
         return self._state.apply(change, origin=origin)
 
     def put_topic(self, topic: str, config: JsonObject | None = None) -> Appended:
@@ -299,6 +337,7 @@ class MessageStore:
 
     def delete_topic(self, topic: str) -> Appended:
         """Delete a topic; created again, its queues go on with their next offsets."""
+        self.plain.drop(topic)
         return self._state.delete_topic(topic)
 
     def purge(self, topic: str, min_offsets: dict[int, int]) -> Appended:
