@@ -46,8 +46,10 @@ from litemq.clock import Clock, SystemClock
 from litemq.config import BrokerConfig, LimitsConfig, StoreConfig
 from litemq.features.ordering import QueueLocks
 from litemq.format import hosts
+from litemq.format._spans_cy import Spans
 from litemq.store.fs import FileSystem
 from litemq.store.message_store import MessageStore
+from litemq.wire.remoting._answers_cy import Outbox
 from litemq.wire.remoting.command import Request, Response, encode_response
 from litemq.wire.remoting.connection import Connection
 from litemq.wire.remoting.server import Server
@@ -175,7 +177,9 @@ class Broker:
             on_loop=loop.call_soon_threadsafe,
             now_ms=self.clock.monotonic_ms,
         )
-        self.durability.on_readable = self.puller.wake
+        self.durability.on_readable = self._readable
+        self.spans = Spans()
+        self.outbox = Outbox()
         self.unmatched = Unmatched(
             store,
             self.topics,
@@ -279,6 +283,27 @@ class Broker:
             self.puller.wake()
 
     # -- answers ---------------------------------------------------------------------------------
+
+    def stored(self, connection: Connection) -> None:
+        """Send the answers to the plain sends of one read, when the log is as durable as they promise."""
+        data = self.outbox.take()
+        if not self.durability.waits:
+            if data:
+                connection.write(data)
+            if self.store.woken:
+                self.puller.wake()
+        elif data:
+            self.durability.hold(self.store.appended_end, connection, data, now_ms=self.clock.monotonic_ms())
+        else:
+            self.store.ask_flush()
+        if self.store.is_choked:
+            self.server.choke(True)
+
+    def _readable(self) -> None:
+        """More of the log is flushed."""
+        self.puller.wake()
+        if not self.store.is_choked:
+            self.server.choke(False)
 
     def answer_durable(self, connection: Connection, request: Request, response: Response, end: int) -> Response | None:
         """Answer when the log is flushed up to ``end``; wakes those who wait for what was appended."""

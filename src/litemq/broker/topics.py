@@ -226,6 +226,7 @@ class Topics:
             topic.is_writable
             and name not in system_topics.CLOSED_TO_PRODUCERS
             and not name.startswith((RETRY_PREFIX, DEAD_PREFIX))
+            and not self._store.tables.has_batch_queues(name)
             and self.is_plain(topic)
         ):
             self._store.put_plain(name, topic.write_queues)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import time
 from collections.abc import Coroutine
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 from tests.support.broker import Talk, records, running, until
+from tests.support.hooked_fs import Call, HookedFileSystem
 
 from litemq.broker import limits, topic_attributes
 from litemq.broker.broker import Broker
@@ -78,13 +80,6 @@ async def _parks(talk: Talk) -> Response:
     return await talk.pull("T", 1, park_ms=10_000)
 
 
-async def _pipelined(talk: Talk) -> Response:
-    assert (await talk.send("T", b"one")).code == Code.SUCCESS
-    first, second = await asyncio.gather(talk.send("T", b"two"), talk.send("T", b"three"))
-    assert first.code == Code.SUCCESS
-    return second
-
-
 CASES = {
     "messages a second": Case(
         LimitsConfig(producer_messages_per_s=1),
@@ -107,14 +102,6 @@ CASES = {
         ("limits.queue_backlog", "queue 0 of T has 1 unread messages", "try again in 1000 ms"),
         "refused_queue_backlog",
     ),
-    "answers that wait": Case(
-        LimitsConfig(waiting_bytes=1),
-        _pipelined,
-        Code.SYSTEM_BUSY,
-        ("limits.waiting_bytes", "try again in 1000 ms"),
-        "refused_waiting_bytes",
-        StoreConfig(flush="group"),
-    ),
     "message": Case(
         LimitsConfig(),
         lambda talk: talk.send("T", b"x" * (4 * MIB + 1), timeout_s=20),
@@ -136,6 +123,36 @@ CASES = {
         LimitsConfig(parked_pulls=0), _parks, Code.SYSTEM_BUSY, ("limits.parked_pulls",), "parked_pulls_refused"
     ),
 }
+
+
+class _SlowSyncs:
+    """Syncs take their time."""
+
+    def before(self, call: Call) -> bool:
+        if call.kind == "sync":
+            time.sleep(0.3)
+        return True
+
+    def after(self, call: Call) -> None:
+        pass
+
+
+def test_no_more_answers_wait_for_the_disk_than_may(tmp_path: Path) -> None:
+    async def test() -> None:
+        store, fs = StoreConfig(flush="group"), HookedFileSystem(OsFileSystem(), _SlowSyncs())
+        async with running(tmp_path, limits=LimitsConfig(waiting_bytes=1), store=store, fs=fs) as (broker, talk):
+            assert (await talk.send("T", b"one")).code == Code.SUCCESS
+            first = asyncio.create_task(talk.send("T", b"two"))
+            await until(lambda: len(broker.durability) == 1)
+            refused = await talk.send("T", b"three")
+            assert refused.code == Code.SYSTEM_BUSY
+            assert refused.remark is not None
+            assert "limits.waiting_bytes" in refused.remark
+            assert "try again in 1000 ms" in refused.remark
+            assert limits.report(broker)["refused_waiting_bytes"] == 1
+            assert (await first).code == Code.SUCCESS
+
+    _run(test())
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)

@@ -169,6 +169,8 @@ class Server:
 
     def choke(self, is_choked: bool) -> None:
         """Stop reading from every connection, or read on: the log must be flushed before it takes more."""
+        if is_choked == self._is_choked:
+            return
         self._is_choked = is_choked
         for connection in self.connections:
             if is_choked and connection.is_open and connection.transport is not None:
