@@ -9,7 +9,7 @@ NEED_PYTHON = $(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit(
 NEED_CLIENTS = for tool in java javac mvn go; do command -v $$tool >/dev/null || { echo "make clients: needs Java (a JDK), Maven and Go; the command $$tool is not here" >&2; exit 2; }; done
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up test check fmt ext lock crash fuzz bench bench-rocketmq bench-latency bench-backlog bench-memory clients docs clean
+.PHONY: help setup demo up test check fmt ext lock crash fuzz soak bench bench-rocketmq bench-latency bench-backlog bench-memory clients docs clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-14s %s\n", $$1, $$2}' Makefile
@@ -25,7 +25,7 @@ up: setup ## set up, then run a name server and a broker
 	@$(BIN)/litemq up
 
 test: setup ## set up, then run the unit tests and the quick fuzz and crash tests
-	@$(BIN)/python -m pytest -m "not slow" --timeout=600 $(wildcard tests/unit tests/fuzz tests/crash)
+	@$(BIN)/python -m pytest -m "not slow" --timeout=600 $(wildcard tests/unit tests/fuzz tests/crash tests/soak)
 
 check: setup ## lint, format, types, import contracts, locks, leaked paths
 	@$(BIN)/python scripts/check.py
@@ -47,6 +47,10 @@ crash: setup ## long crash runs: kill -9 and power cuts, many seeds
 
 fuzz: setup ## hostile bytes against every decoder, many seeds
 	@$(BIN)/python -m pytest --timeout=0 tests/fuzz
+
+# LITEMQ_SOAK_S=180 shortens a run.
+soak: setup ## 30 minutes of mixed load with consumers that join, leave and are killed
+	@$(BIN)/python -m tests.soak
 
 bench: setup ## print the benchmarks
 	@$(BIN)/python -m benchmarks
