@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from benchmarks import append, big_store, figures
+from benchmarks import append, big_store, figures, plain_sends
 from benchmarks.figures import Figure
 
 Benchmark = Callable[[Path], Iterator[Figure]]
@@ -19,13 +19,14 @@ Benchmark = Callable[[Path], Iterator[Figure]]
 def main() -> int:
     """Run what was asked for; 1 when a bar was missed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="name", help="append, big-store; all without a name")
+    parser.add_argument("names", nargs="*", metavar="name", help="append, plain-sends, big-store; all without a name")
     parser.add_argument("--messages", type=int, default=10_000_000, help="messages of the big store (10 000 000)")
     parser.add_argument("--dir", type=Path, help="where stores are made (the system's temporary directory)")
     parser.add_argument("--json", type=Path, help="keep the figures in this file")
     options = parser.parse_args()
     known: dict[str, Benchmark] = {
         "append": append.run,
+        "plain-sends": plain_sends.run,
         "big-store": lambda directory: big_store.run(directory, options.messages),
     }
     unknown = set(options.names) - known.keys()

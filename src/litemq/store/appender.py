@@ -83,7 +83,9 @@ class Appender:
         log = self._log
         if log.failure is not None:
             log.check_writable()
-        self._note_time()
+        now = self._now_ms()
+        if now > self.last_time:
+            self.last_time = now
         batch = self._state_batch if is_state else self.batch
         try:
             answer = batch.append(messages, queues, log.tail, self._dispatcher.index.tail, self.last_time)
@@ -103,11 +105,6 @@ class Appender:
         self.messages += len(answer)
         return answer
 
-    def _note_time(self) -> None:
-        now = self._now_ms()
-        if now > self.last_time:
-            self.last_time = now
-
     def _finish(self, batch: Batch) -> None:
         try:
             self._dispatcher.finish(batch)
@@ -122,7 +119,9 @@ class Appender:
         log = self._log
         if log.failure is not None:
             log.check_writable()
-        self._note_time()
+        now = self._now_ms()
+        if now > self.last_time:
+            self.last_time = now
         row = first
         while True:
             start = row
@@ -137,7 +136,8 @@ class Appender:
             if self.batch.needs_care:
                 self._finish(self.batch)
             self.messages += row - start
-            if rows.why not in (SEGMENT_FULL, NO_QUEUE):
+            why = rows.why
+            if why != SEGMENT_FULL and why != NO_QUEUE:
                 return row
             try:
                 self._help(rows, spans, row, open_queue)

@@ -233,11 +233,12 @@ class MessageStore:
             ConcurrentAppend, StoreFull, StorageError: as for ``append_many``; none of the rows was stored.
         """
         plain = self.plain
-        if self._refuses and plain.is_send(spans, first):
-            self._refuse()
-        if self._log.failure is not None and not plain.is_send(spans, first):
-            return first
-        row = plain.append(spans, first)
+        if self._refuses or self._log.failure is not None:
+            if not plain.rows.is_send(spans, first):
+                return first
+            if self._refuses:
+                self._refuse()
+        row = self._appender.append_rows(plain.rows, spans, first, plain.open_queue)
         if self._log.tail.end >= self._kick_at:
             self._hurry()
         return row

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from litemq.format._encode_spans_cy import SpanWriter
-from litemq.format._spans_cy import Spans
 from litemq.format.names import RESERVED_TOPIC_PREFIX
 from litemq.store._rows_cy import PlainTopic, RowAppender
 from litemq.store._tails_cy import QueueTail
@@ -19,7 +18,7 @@ FindQueue = Callable[[str, int], QueueTail]
 
 
 class PlainTopics:
-    """The table of plain topics of one store, and the way of their sends into the log."""
+    """The table of plain topics of one store, and what appends their sends."""
 
     def __init__(self, appender: Appender, tables: Tables, find_queue: FindQueue) -> None:
         self._appender = appender
@@ -27,7 +26,8 @@ class PlainTopics:
         self._find_queue = find_queue
         self.table: dict[bytes, PlainTopic] = {}
         """By topic, as UTF-8."""
-        self._rows = self._row_appender(())
+        self.rows = self._row_appender(())
+        """Appends the sends of these topics."""
 
     def _row_appender(self, own: tuple[tuple[str, str], ...]) -> RowAppender:
         appender = self._appender
@@ -36,7 +36,7 @@ class PlainTopics:
 
     def set_own(self, pairs: tuple[tuple[str, str], ...]) -> None:
         """Have these properties added to every plain send; see ``plain_names.ADDED``."""
-        self._rows = self._row_appender(pairs)
+        self.rows = self._row_appender(pairs)
 
     def put(self, topic: str, queue_count: int) -> None:
         """Take the sends to queues 0 to ``queue_count - 1`` of a topic as plain from now on.
@@ -50,20 +50,13 @@ class PlainTopics:
             self.drop(topic)
             return
         self.table[topic.encode()] = PlainTopic(topic, queue_count)
-        self._rows.forget()
+        self.rows.forget()
 
     def drop(self, topic: str) -> None:
         """Leave the sends to a topic to the caller again."""
         self.table.pop(topic.encode("utf-8", "replace"), None)
-        self._rows.forget()
+        self.rows.forget()
 
-    def is_send(self, spans: Spans, row: int) -> bool:
-        """Return whether a row begins a send, plain or not."""
-        return self._rows.is_send(spans, row)
-
-    def append(self, spans: Spans, first: int) -> int:
-        """Append the plain sends from row ``first`` on; return the first row that was not taken."""
-        return self._appender.append_rows(self._rows, spans, first, self._open_queue)
-
-    def _open_queue(self, topic: PlainTopic, queue_id: int) -> None:
+    def open_queue(self, topic: PlainTopic, queue_id: int) -> None:
+        """Fill in the tail of a queue that is used for the first time."""
         topic.tails[queue_id] = self._find_queue(topic.topic, queue_id)

@@ -197,18 +197,34 @@ def take_frame(spans: Spans, p: cython.p_uchar, at: cython.Py_ssize_t, total: cy
     else:
         kind = read_json(spans, p, at + 8, header, rows, o)
     if kind == _SEND and spans.is_batch:
-        return take_batch(spans, p, o)
-    if kind == _OTHER or kind == _ANSWER:
-        spans.text_size = text_size
+        return take_batch(spans, p, o, text_size)
     rows[o + _KIND] = kind
+    if kind == _OTHER or kind == _ANSWER:
+        forget_fields(spans, rows, o, text_size)
     spans.count += 1
     return 1
 
 
 @cython.cfunc
 @cython.exceptval(-1)
-def take_batch(spans: Spans, p: cython.p_uchar, o: cython.Py_ssize_t) -> cython.int:
-    """Turn the row of a batch into one for each of its entries; 0 when they do not fit into the table."""
+def forget_fields(
+    spans: Spans, rows: cython.p_longlong, o: cython.Py_ssize_t, text_size: cython.Py_ssize_t
+) -> cython.int:
+    """Take back what was noted of a header that is left to ``command``, with its text."""
+    i: cython.Py_ssize_t
+    for i in range(o + _TOPIC_AT, o + _WIDTH):
+        rows[i] = 0
+    spans.text_size = text_size
+    return 0
+
+
+@cython.cfunc
+@cython.exceptval(-1)
+def take_batch(spans: Spans, p: cython.p_uchar, o: cython.Py_ssize_t, text_size: cython.Py_ssize_t) -> cython.int:
+    """Turn the row of a batch into one for each of its entries; 0 when they do not fit into the table.
+
+    ``text_size`` is that from before the header was read.
+    """
     rows: cython.p_longlong
     q: cython.p_uchar
     i: cython.Py_ssize_t
@@ -233,11 +249,16 @@ def take_batch(spans: Spans, p: cython.p_uchar, o: cython.Py_ssize_t) -> cython.
         text += size
         count += 1
         is_sound = True
+    if cython.compiled:
+        rows = cython.address(spans.rows[0])
+    else:
+        rows = spans.rows
     if not is_sound or count > _ROW_LIMIT:
-        spans.rows[o + _KIND] = _OTHER
+        forget_fields(spans, rows, o, text_size)
         spans.count += 1
         return 1
     if spans.count + count > _ROW_LIMIT:
+        spans.text_size = text_size
         return 0
     spans.need_rows(count)
     spans.need_text(text)
