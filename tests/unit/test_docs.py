@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -60,20 +62,28 @@ def pattern(output: str) -> re.Pattern[str]:
 
 
 def run(language: str, code: str, where: Path) -> subprocess.CompletedProcess[str]:
-    """Run code as a reader of the page would, with the tested interpreter's commands first on the path."""
+    """Run code as a reader of the page would, with the tested interpreter's commands first on the path.
+
+    What it started in the background ends with it, also when a command in the middle fails.
+    """
     command = [sys.executable, "-"] if language == "python" else ["bash", "-euo", "pipefail", "-s"]
     here = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    return subprocess.run(
+    with subprocess.Popen(
         command,
-        input=code,
         cwd=where,
         env={**os.environ, "PATH": here, "TZ": "UTC", "LC_ALL": "C.UTF-8"},
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        check=False,
-        timeout=60,
-    )
+        process_group=0,
+    ) as running:
+        try:
+            shown, _ = running.communicate(code, timeout=60)
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(running.pid, signal.SIGKILL)
+    return subprocess.CompletedProcess(command, running.returncode, shown)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT / "docs").as_posix())
@@ -138,6 +148,13 @@ def test_shelves_lead_to_every_page() -> None:
         index = (ROOT / "docs" / shelf / "README.md").read_text()
         for page in (ROOT / "docs" / shelf).glob("*.md"):
             assert page.name == "README.md" or f"]({page.name})" in index, f"docs/{shelf}/README.md: no {page.name}"
+
+
+def test_nothing_that_a_block_started_is_left(tmp_path: Path) -> None:
+    done = run("sh", "sleep 1000 > /dev/null 2>&1 & echo $!; false; kill %1", tmp_path)
+    assert done.returncode == 1
+    status = Path(f"/proc/{done.stdout.strip()}/stat")
+    assert not status.exists() or status.read_text().split()[2] == "Z"
 
 
 def test_a_wrong_output_is_noticed() -> None:
