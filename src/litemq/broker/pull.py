@@ -11,6 +11,7 @@ from collections.abc import Callable, Hashable
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 from litemq.broker.groups import Groups
 from litemq.broker.offsets import Offsets
@@ -43,8 +44,7 @@ class Verdict(Enum):
     MOVED = "OFFSET_MOVED"
 
 
-@dataclass(frozen=True, slots=True)
-class PullAnswer:
+class PullAnswer(NamedTuple):
     """The answer to a pull; ``pulled`` holds the records when there are any."""
 
     verdict: Verdict

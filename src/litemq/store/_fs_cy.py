@@ -1,6 +1,7 @@
-"""Kernel: write bytes at a place of a file, all of them.
+"""Kernel: write and read bytes at a place of a file, all of them.
 
-The system call alone costs about 1 µs for a small record; through ``os.pwrite`` it costs a third more.
+The system call alone costs about 1 µs for a small record; through ``os.pwrite`` it costs a third more.  A pull may
+read many small records, each with a call of its own: through ``os.preadv`` such a call costs several times the read.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ except ModuleNotFoundError:
 if cython.compiled:
     from cython.cimports.libc.errno import EINTR
     from cython.cimports.libc.errno import errno as last_error
+    from cython.cimports.litemq.store._read_at_h import litemq_read_at
     from cython.cimports.posix.unistd import pwrite
 
 _NO_GIL_SIZE = cython.declare(cython.Py_ssize_t, 1 << 16)
@@ -53,6 +55,37 @@ class Descriptor:
                     raise OSError(errno.EIO, "write made no progress")
                 rest = rest[count:]
                 position += count
+
+    @cython.ccall
+    @cython.exceptval(-2, check=True)
+    def read_part(
+        self,
+        target: bytearray,
+        at: cython.Py_ssize_t,
+        size: cython.Py_ssize_t,
+        position: cython.longlong,
+        nowait: cython.bint,
+    ) -> cython.Py_ssize_t:
+        """Fill ``target[at : at + size]`` and return how many bytes came, fewer only at the end of the file.
+
+        -1 when ``nowait`` and they are not in memory.
+        """
+        got: cython.Py_ssize_t
+        fd: cython.int = self.fd
+        if at < 0 or size < 0 or at + size > len(target):
+            raise ValueError(f"{size} bytes at {at} of a buffer of {len(target)}")
+        if cython.compiled:
+            p: cython.p_uchar = target
+            if nowait:
+                got = litemq_read_at(fd, p + at, size, position, 1)
+            else:  # it may take long
+                with cython.nogil:
+                    got = litemq_read_at(fd, p + at, size, position, 0)
+            if got < -1:
+                raise OSError(-1 - got, os.strerror(-1 - got))
+            return got
+        else:  # noqa: RET505 - the branch that is not compiled must not be seen by the compiler
+            return self.read_into(memoryview(target)[at : at + size], position, nowait=nowait)  # type: ignore[attr-defined] # of OsFile
 
 
 @cython.cfunc

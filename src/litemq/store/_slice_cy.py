@@ -18,8 +18,10 @@ if cython.compiled:
     from cython.cimports.cpython.bytearray import PyByteArray_FromStringAndSize, PyByteArray_Resize
     from cython.cimports.libc.string import memchr, memcpy, memmove, memset
     from cython.cimports.litemq.format._transcode_cy import properties_place, put_as_rocketmq, strip_rocketmq
+    from cython.cimports.litemq.store._fs_cy import Descriptor
 else:
     from litemq.format._transcode_cy import properties_place, put_as_rocketmq, strip_rocketmq
+    from litemq.store._fs_cy import Descriptor
 
 from array import array
 
@@ -414,19 +416,22 @@ class Slicer:
         bytes_wanted: cython.longlong
         first: cython.longlong
         end: cython.longlong
-        start: cython.longlong
-        segment_end: cython.longlong
+        start: cython.longlong = 0
+        segment_end: cython.longlong = 0
+        file: object = None
         p: cython.p_uchar
         target: bytearray
         while i < self.chosen:
             first = self.wanted[3 * i]
             end = first + self.wanted[3 * i + 1]
-            segment = find(first)
-            if segment is None:
-                i += 1
-                continue
-            start = segment.start
-            segment_end = start + segment.size
+            if not start <= first < segment_end:  # else it is the segment of the run before
+                segment = find(first)
+                if segment is None:
+                    i += 1
+                    continue
+                file = segment.file
+                start = segment.start
+                segment_end = start + segment.size
             if end > segment_end:
                 i += 1
                 continue
@@ -453,7 +458,12 @@ class Slicer:
             else:
                 target = self.reserve(max(span, self.chosen_bytes))
                 base = self.used
-            got = segment.file.read_into(memoryview(target)[base : base + span], first - start, nowait=nowait)
+            if isinstance(file, Descriptor):
+                got = cython.cast(Descriptor, file).read_part(target, base, span, first - start, nowait)
+            else:
+                got = file.read_into(  # type: ignore[attr-defined] # another File
+                    memoryview(target)[base : base + span], first - start, nowait=nowait
+                )
             if got < 0:
                 self.offset = self.wanted[3 * i + 2]
                 return 0

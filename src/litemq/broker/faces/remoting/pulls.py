@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from litemq.broker.pull import HEAD_ROOM, Pull, PullAnswer, Verdict
 from litemq.errors import LiteMQError, NotSubscribed
@@ -32,8 +31,7 @@ _CODES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
+class Wanted(NamedTuple):
     """What the header of a pull says."""
 
     group: str
