@@ -18,6 +18,9 @@ _ELSEWHERE = frozenset(
 """Requests that name servers or clients answer, or nobody yet."""
 
 CODES = tuple(int(code) for code in Ask if code not in _ELSEWHERE)
+HOT = (int(Ask.SEND_MESSAGE), int(Ask.SEND_MESSAGE_V2), int(Ask.SEND_BATCH_MESSAGE), int(Ask.PULL_MESSAGE))
+"""Requests that compiled code reads: they come more often than the others."""
+
 LATER = frozenset({11, 361, 307, 309, 223, 324, 325})
 """Requests whose answers may take a while: parked pulls, and what a client must answer first."""
 
@@ -165,7 +168,9 @@ class Fuzzer:
     def request(self, opaque: int) -> tuple[int, bool, bytes]:
         """Return code, whether it wants an answer, and the frame: a frame by all rules, whatever it asks for."""
         rng = self._rng
-        code = rng.choice(CODES) if rng.random() < 0.95 else rng.randrange(-(1 << 15), 1 << 15)
+        code = rng.choice(HOT if rng.random() < 0.3 else CODES)
+        if rng.random() < 0.04:
+            code = rng.randrange(-(1 << 15), 1 << 15)
         flag = _ONEWAY if rng.random() < 0.05 else 0
         ext = self._ext(code)
         body = self._body(code)
@@ -250,8 +255,26 @@ class Fuzzer:
         header = {"code": code, "extFields": ext, "flag": flag, "language": "JAVA", "opaque": opaque, "version": 479}
         if rng.random() < 0.05:
             header[rng.choice(("language", "remark", "extra", "serializeTypeCurrentRPC"))] = rng.choice(_VALUES)
-        data = json.dumps(header, ensure_ascii=rng.random() < 0.5).encode("utf-8", "surrogatepass")
+        data = self._spelled(header).encode("utf-8", "surrogatepass")
         return struct.pack(">II", 4 + len(data) + len(body), len(data)) + data + body
+
+    def _spelled(self, header: dict[str, object]) -> str:
+        """Return a header as JSON, in one of the many ways to write it."""
+        rng = self._rng
+        if rng.random() < 0.2:
+            names = list(header)
+            rng.shuffle(names)
+            header = {name: header[name] for name in names}
+        separators = rng.choice(((",", ":"), (", ", ": "), (" ,\n", "\t:\r ")))
+        text = json.dumps(header, ensure_ascii=rng.random() < 0.5, separators=separators)
+        if rng.random() < 0.1:  # the same letters, escaped
+            letter = rng.choice("abetopcqun01fT")
+            text = text.replace(f'"{letter}', f'"\\u{ord(letter):04x}', rng.choice((1, 3)))
+        if rng.random() < 0.05:  # a name twice
+            text = f'{text[:-1]},"extFields":{json.dumps(self._ext(310))}}}'
+        if rng.random() < 0.05:
+            text = rng.choice((" ", "\n\n", "\t")) + text + rng.choice(("", " ", "\n"))
+        return text
 
     def _binary(self, code: int, ext: dict[str, Any], body: bytes, opaque: int, flag: int) -> bytes:
         rng = self._rng
