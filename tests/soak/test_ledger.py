@@ -61,6 +61,8 @@ def test_two_members_at_the_same_time() -> None:
     consumed(ledger, "A", 0, 1, 2, at=0)
     consumed(ledger, "B", 1, 2, at=1)
     assert "at the same time" in ledger.problems()[0]
+    ledger.restarts_ns.append(0)
+    assert not ledger.problems(), "a broker that was started again has forgotten its locks"
 
 
 def test_a_message_that_dies_is_looked_for_among_the_dead_only() -> None:
