@@ -52,7 +52,7 @@ class Ledger:
         if known is None:
             self.tenures[place][tenure] = Tenure(at_ns, at_ns, offset, offset, serial)
             return
-        if offset > known.last + 1:
+        if offset > known.last + 1 and not self._has_forgotten_locks(at_ns):
             self._complain(f"{place}: offset {offset} right after {known.last} in tenure {tenure}")
         if offset > known.last and serial <= known.serial:
             self._complain(f"{place}: message {serial} after {known.serial}, though it was sent before")
