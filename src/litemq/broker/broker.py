@@ -107,6 +107,7 @@ class Broker:
             self._main.close()
             self._vip.close()
             raise
+        self.store.may_wait = False
         self.store.set_own_properties(own_properties(self.config.cluster))
         self._build(loop)
         self.pauses = Pauses()
@@ -152,7 +153,7 @@ class Broker:
         self.on_tick.append(self.clients.tick)
         self.schedule = Schedule(store, now_ms=self.clock.now_ms)
         self.on_tick.append(self._release_due)
-        self.maker = MessageMaker(config.cluster)
+        self.maker = MessageMaker(config.cluster, store_host=self.address)
         self.retries = Retries(
             store,
             self.topics,
@@ -307,6 +308,8 @@ class Broker:
 
     def answer_durable(self, connection: Connection, request: Request, response: Response, end: int) -> Response | None:
         """Answer when the log is flushed up to ``end``; wakes those who wait for what was appended."""
+        if self.store.is_choked:
+            self.server.choke(True)
         if not self.durability.waits:
             self.puller.wake()
             return response

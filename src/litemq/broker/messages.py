@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from litemq.errors import BadBody, NotSupported
-from litemq.format import names, properties
+from litemq.format import hosts, names, properties
 from litemq.types import Message, MessageType
 
 REGION = "DefaultRegion"
@@ -47,8 +47,9 @@ def own_properties(cluster: str) -> tuple[tuple[str, str], ...]:
 class MessageMaker:
     """Makes messages of what clients send."""
 
-    def __init__(self, cluster: str) -> None:
+    def __init__(self, cluster: str, *, store_host: str) -> None:
         self._own = dict(own_properties(cluster))
+        self._store_bit = names.FLAG_STORE_IPV6 if hosts.is_ipv6(store_host) else 0
         # As unique as the ids that clients make: this process, this start, a counter.
         self._id_head = f"{os.getpid() & 0xFFFF:04X}{secrets.token_hex(6).upper()}"
         self._ids = itertools.count()
@@ -76,8 +77,8 @@ class MessageMaker:
         keys = left.pop(names.KEYS, "")
         sharding_key = left.pop(names.SHARDING_KEY, "")
         left.update(self._own)
-        sys_flag = sending.sys_flag & ~_HOST_BITS
-        if sending.born_host.startswith("["):
+        sys_flag = sending.sys_flag & ~_HOST_BITS | self._store_bit
+        if hosts.is_ipv6(sending.born_host):
             sys_flag |= names.FLAG_BORN_IPV6
         return Message(
             sending.topic,

@@ -107,6 +107,8 @@ class MessageStore:
             save_progress=self._state.save_progress,
         )
         self._housekeeper = Housekeeper(parts, config, fs, clock, self._reader, self._state, self._checkpointer)
+        self.may_wait = True
+        """Whether an append waits for a flush while the store ``is_choked``; a loop that stops reading must not."""
         self.woken: list[QueueTail] = []
         """Watched queues that have got messages; whoever watches takes them out."""
         self._is_open = True
@@ -298,7 +300,7 @@ class MessageStore:
         """Called when enough was appended: ask for a flush, wait for it above the dirty limit, make the next file."""
         try:
             self._flusher.kick()
-            if self.is_choked:
+            if self.may_wait and self.is_choked:
                 with self._log.during("flush"):
                     self._flusher.wait(self._log.end - self._config.dirty_limit_bytes // 2)
         except LiteMQError as error:

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, cast
 
 from litemq.errors import BadFrame, NoAnswer
@@ -79,6 +81,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the connection: calls fail, whoever asked to know is told."""
+        if exc is not None:
+            self._take_rest()
         self.transport = None
         self.server.forget(self)
         lost = NoAnswer(f"the connection of {self.peer} was lost")
@@ -91,6 +95,15 @@ class Connection(asyncio.BufferedProtocol):
         for told in self.on_lost:
             told(self)
         self.on_lost.clear()
+
+    def _take_rest(self) -> None:
+        """Serve what had arrived before a peer closed without reading its answers: a commit, say, or a last send."""
+        if self.transport is None:
+            return
+        with suppress(OSError):  # nothing is left, or the socket is closed
+            descriptor = self.transport.get_extra_info("socket").fileno()
+            while count := os.readv(descriptor, [self.get_buffer(-1)]):
+                self.buffer_updated(count)
 
     def pause_writing(self) -> None:
         """Stop reading: the peer does not take what it asked for."""
