@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -179,6 +178,8 @@ def _change(name_servers: str, change: Callable[[Cluster], Coroutine[Any, Any, O
 
 
 def _run(name_servers: str, act: Callable[[Cluster], Coroutine[Any, Any, T]]) -> T:
+    import asyncio  # not at the top, as all that help does not need
+
     from litemq.cli.cluster import Cluster
 
     async def run() -> T:

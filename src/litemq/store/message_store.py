@@ -330,9 +330,10 @@ class MessageStore:
 
     def apply(self, change: Change, *, origin: int | None = None) -> Appended:
         """Change a table: first a record in the log, then the table."""
+        answer = self._state.apply(change, origin=origin)
         if change.op == "topic-deleted":
             self.plain.drop(change.name)
-        return self._state.apply(change, origin=origin)
+        return answer
 
     def put_topic(self, topic: str, config: JsonObject | None = None) -> Appended:
         """Create or alter a topic; ``config`` is RocketMQ's object, what it leaves out gets a default."""
@@ -340,8 +341,9 @@ class MessageStore:
 
     def delete_topic(self, topic: str) -> Appended:
         """Delete a topic; created again, its queues go on with their next offsets."""
+        answer = self._state.delete_topic(topic)
         self.plain.drop(topic)
-        return self._state.delete_topic(topic)
+        return answer
 
     def purge(self, topic: str, min_offsets: dict[int, int]) -> Appended:
         """Raise the min offsets of a topic's queues: what is older is gone for readers, what is to come is not."""
