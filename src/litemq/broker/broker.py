@@ -44,6 +44,7 @@ from litemq.broker.topics import Topics
 from litemq.broker.unmatched import Unmatched
 from litemq.clock import Clock, SystemClock
 from litemq.config import BrokerConfig, LimitsConfig, StoreConfig
+from litemq.errors import LiteMQError
 from litemq.features.ordering import QueueLocks
 from litemq.format import hosts
 from litemq.format._spans_cy import Spans
@@ -60,6 +61,7 @@ logger = logging.getLogger(__name__)
 _TICK_S = 0.1
 _MAX_BATCH_BYTES = 8 << 20
 _COLD_THREADS = 4
+_LOCKS_EVERY_MS = 10_000
 
 
 class Broker:
@@ -87,8 +89,10 @@ class Broker:
         self.vip_address = join(host, self._vip.getsockname()[1])
         self.store_config = replace(store_config, store_host=self.address)
         self.store_host = hosts.to_bytes(self.address) or bytes(8)
-        self.on_tick: list[Callable[[int], None]] = []
-        """Called ten times a second with the wall clock's milliseconds."""
+        self.on_tick: list[Callable[[int], None]] = [lambda _now: self.store.tick(), self._expire]
+        """Duties: called ten times a second with the wall clock's milliseconds."""
+        self._troubles: dict[Callable[[int], None], str] = {}
+        self._locks_at = 0
         self.reports: dict[str, Callable[[], object]] = {}
         """What the broker's own statistics tell, by part: each is asked when they are."""
         self._workers: list[asyncio.Task[None]] = []
@@ -255,11 +259,30 @@ class Broker:
         while True:
             await asyncio.sleep(_TICK_S)
             now = self.clock.now_ms()
-            self.store.tick()
-            self.puller.expire(self.clock.monotonic_ms())
-            self.durability.expire(self.clock.monotonic_ms())
-            for told in self.on_tick:
-                told(now)
+            for duty in self.on_tick:
+                self._do(duty, now)
+
+    def _do(self, duty: Callable[[int], None], now_ms: int) -> None:
+        """Do one duty; whatever one stumbles over, the others must go on, and so must it the next time."""
+        try:
+            duty(now_ms)
+        except LiteMQError as error:
+            if self._troubles.get(duty) != str(error):  # it is tried again ten times a second
+                logger.warning("a duty failed: duty=%s reason=%s", _name_of(duty), error)
+            self._troubles[duty] = str(error)
+        except Exception:
+            logger.exception("a duty failed unexpectedly: duty=%s", _name_of(duty))
+        else:
+            self._troubles.pop(duty, None)
+
+    def _expire(self, _now_ms: int) -> None:
+        """Answer those who waited long enough, and forget locks that ended."""
+        now = self.clock.monotonic_ms()
+        self.puller.expire(now)
+        self.durability.expire(now)
+        if now >= self._locks_at:
+            self._locks_at = now + _LOCKS_EVERY_MS
+            self.locks.expire(now)
 
     @property
     def version(self) -> DataVersion:
@@ -319,3 +342,7 @@ class Broker:
         else:
             self.store.ask_flush()
         return None
+
+
+def _name_of(duty: Callable[[int], None]) -> str:
+    return getattr(duty, "__qualname__", repr(duty))
