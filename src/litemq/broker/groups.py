@@ -10,7 +10,8 @@ from litemq.broker import system_topics
 from litemq.broker.names import check_group
 from litemq.broker.topics import Topics
 from litemq.config import BrokerConfig
-from litemq.errors import BadField, Busy, NoPermission, UnknownGroup
+from litemq.errors import BadField, Busy, NoPermission, RecordTooLarge, UnknownGroup
+from litemq.format import config_json
 from litemq.format.config_json import JsonObject, Value
 from litemq.store.message_store import MessageStore
 
@@ -18,6 +19,9 @@ logger = logging.getLogger(__name__)
 
 UNMATCHED = "unmatched"
 """Attribute: what happens to messages that the group's filter does not let pass, ``skip`` or ``dead-letter``."""
+
+_MAX_CONFIG = 64 << 10
+"""Bytes of one group's settings as JSON."""
 
 _DEFAULTS: JsonObject = {
     "attributes": {},
@@ -137,6 +141,9 @@ class Groups:
         if group.attributes.get(UNMATCHED, "skip") not in ("skip", "dead-letter"):
             found = group.attributes[UNMATCHED][:80]
             raise BadField(f"the attribute {UNMATCHED} is {found!r}, it must be skip or dead-letter")
+        size = len(config_json.write(group.config))
+        if size > _MAX_CONFIG:
+            raise RecordTooLarge(what=f"the settings of group {name!r}", size=size, limit=_MAX_CONFIG)
         self._store.put_group(name, group.config)
         self._known[name] = group
         logger.info("group put: name=%s", name)

@@ -14,12 +14,15 @@ from litemq.broker import system_topics, topic_attributes
 from litemq.broker.names import check_topic
 from litemq.broker.system_topics import DEAD_PREFIX, PERM_INHERIT, PERM_READ, PERM_WRITE, RETRY_PREFIX, TEMPLATE
 from litemq.config import BrokerConfig
-from litemq.errors import BadField, Busy, NoPermission, UnknownTopic
+from litemq.errors import BadField, Busy, NoPermission, RecordTooLarge, UnknownTopic
 from litemq.format.config_json import JsonObject, Value
 from litemq.format.names import RESERVED_TOPIC_PREFIX
 from litemq.store.message_store import MessageStore
 
 logger = logging.getLogger(__name__)
+
+_MAX_ATTRIBUTES = 64 << 10
+"""Characters of a topic's attributes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,6 +216,9 @@ class Topics:
             self._set_plain(topic)
 
     def _put(self, topic: Topic) -> None:
+        size = sum(len(name) + len(value) for name, value in topic.attributes.items())
+        if size > _MAX_ATTRIBUTES:
+            raise RecordTooLarge(what=f"the attributes of topic {topic.name!r}", size=size, limit=_MAX_ATTRIBUTES)
         self._store.put_topic(topic.name, topic.to_json())
         self._note(topic)
 

@@ -328,14 +328,22 @@ class KeyIndex:
 
     def positions(self, topic: str, key: str) -> Iterator[int]:
         """Yield the positions that may carry ``key``, newest first; the caller reads the record and compares."""
+        for position, _ in self.entries(topic, key):
+            yield position
+
+    def entries(self, topic: str, key: str) -> Iterator[tuple[int, int]]:
+        """Yield positions as ``positions`` does, each with its store time, which may be up to a second too early."""
         wanted = index_file.key_hash(index_file.key_text(topic, key))
-        yield from self._current(wanted)
+        begin = self.tail.begin_time
+        for entry in self._current(wanted):
+            yield entry.position, begin + 1000 * entry.seconds
         for sealed in reversed(self._sealed):
+            begin = sealed.header.begin_time
             for _, entry in index_file.chain(sealed.file.read_at, sealed.header, sealed.slots, wanted):
                 if entry.hash == wanted:
-                    yield entry.position
+                    yield entry.position, begin + 1000 * entry.seconds
 
-    def _current(self, wanted: int) -> Iterator[int]:
+    def _current(self, wanted: int) -> Iterator[IndexEntry]:
         number = self.tail.slot(wanted % self._slots)
         while 0 < number < self.tail.count:
             if number >= self._written:
@@ -345,7 +353,7 @@ class KeyIndex:
                 data = self._file.read_at(ENTRY_SIZE, index_file.entry_at(number, self._slots))
                 entry = index_file.decode_entry(data)
             if entry.hash == wanted:
-                yield entry.position
+                yield entry
             if entry.previous >= number:
                 return
             number = entry.previous

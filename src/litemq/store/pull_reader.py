@@ -27,6 +27,12 @@ from litemq.store.reader import Reader, asked
 from litemq.store.segments import Segment
 from litemq.store.tables import Tables
 
+_SECOND_MS = 1000
+_MAX_STEPS = 20_000
+"""Index entries that one question for a key looks at: about 50 ms."""
+_MAX_READS = 1_000
+"""… and records that it reads."""
+
 MAX_SCAN = 800
 """Entries that one pull looks at."""
 
@@ -265,14 +271,21 @@ class PullReader(Reader):
         """Return messages of a topic with this key, or ``unique`` id, as clients read them, the newest first.
 
         Their store time is from ``begin_ms`` to ``end_ms``, both included.  The first is there whatever its size.
+        Of a key that very many messages share no more are looked at than one question may take.
         """
         check_text("topic", topic)
         check_text("key", key)
         found: dict[int, bytes] = {}
         total = 0
-        for position in self._index.positions(topic, key):
+        reads = 0
+        for step, (position, time_ms) in enumerate(self._index.entries(topic, key)):
             if len(found) >= limit or position < self._log.start:  # newest first: what follows is gone, too
                 break
+            if time_ms + _SECOND_MS < begin_ms or step >= _MAX_STEPS or reads >= _MAX_READS:
+                break
+            if time_ms > end_ms:
+                continue
+            reads += 1
             record = self._candidate(position)
             if record is None or record.topic != topic or self._is_dead(record):
                 continue

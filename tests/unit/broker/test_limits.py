@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 import time
 from collections.abc import Coroutine
@@ -420,5 +421,31 @@ def test_a_slow_reader_is_cut_off(tmp_path: Path) -> None:
                 slow.sendall(b"".join(frames))
                 await until(lambda: limits.report(broker)["slow_readers_closed"] == 1)
             assert (await talk.send("T", b"others go on")).code == Code.SUCCESS
+
+    _run(test())
+
+
+def test_settings_of_groups_and_topics_are_bounded(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with running(tmp_path) as (broker, talk):
+            group = json.dumps({"groupName": "g", "unknown": "x" * (64 << 10)}).encode()
+            answer = await talk.call(Ask.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, {}, group)
+            assert answer.code == Code.MESSAGE_ILLEGAL
+            assert answer.remark is not None
+            assert "the settings of group 'g'" in answer.remark
+            assert broker.groups.find("g") is None
+            topic = {
+                "topic": "T",
+                "defaultTopic": "TBW102",
+                "readQueueNums": "4",
+                "writeQueueNums": "4",
+                "perm": "6",
+                "topicFilterType": "SINGLE_TAG",
+                "order": "false",
+                "attributes": "+a=" + "x" * (64 << 10),
+            }
+            answer = await talk.call(Ask.UPDATE_AND_CREATE_TOPIC, topic)
+            assert answer.code != Code.SUCCESS
+            assert broker.topics.find("T") is None
 
     _run(test())

@@ -24,7 +24,7 @@ from litemq.format.placement import Placement
 from litemq.format.record import FORMATS as RECORD_FORMATS
 from litemq.format.record import ROCKETMQ, decode
 from litemq.format.transcode import odd_to_rocketmq, to_rocketmq
-from litemq.store import _slice_cy
+from litemq.store import _slice_cy, pull_reader
 from litemq.store._slice_cy import Pulled
 from litemq.store.fs import OsFileSystem
 from litemq.store.message_store import MessageStore
@@ -553,6 +553,23 @@ def test_a_record_by_its_position(store: MessageStore, fmt: str) -> None:
         assert store.reader.record_bytes(position) is None
 
 
+def test_a_popular_key_takes_no_longer_than_one_question_may(
+    tmp_path: Path, fmt: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pull_reader, "_MAX_READS", 5)
+    clock = ManualClock(1_000_000)
+    with open_store(tmp_path, small(format=fmt), clock=clock) as store:
+        for number in range(20):
+            clock.advance(10_000)
+            store.append(Message("orders", b"%d" % number, keys=("popular",), queue_id=number % 2))
+        assert len(store.reader.query("orders", "popular")) == 5
+        # What is outside of the time asked for is passed over without a look at the record.
+        (first,) = store.reader.query("orders", "popular", end_ms=1_010_000)
+        assert first[88:89] == b"0"
+        monkeypatch.setattr(pull_reader, "_MAX_STEPS", 3)
+        assert store.reader.query("orders", "popular", end_ms=1_010_000) == []
+
+
 def test_messages_by_key(tmp_path: Path, fmt: str) -> None:
     clock = ManualClock(1_000_000)
     with open_store(tmp_path, small(format=fmt), clock=clock) as store:
@@ -577,5 +594,7 @@ def test_messages_by_key(tmp_path: Path, fmt: str) -> None:
         times = [answer.store_time for answer in answers]
         assert found("all", begin_ms=times[3], end_ms=times[6]) == [6, 5, 4, 3]
         assert found("all", end_ms=(1 << 63) - 1, limit=100) == list(range(29, -1, -1))
+        assert found("all", begin_ms=times[29] + 1) == []
+        assert found("all", end_ms=times[0] - 1) == []
         store.purge("orders", {0: 28})
         assert found("all") == [29, 28]
