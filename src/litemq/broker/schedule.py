@@ -47,6 +47,8 @@ class Level:
     first: int = 0
     due_ms: int = 0
     """When ``next`` is due; 0: not looked at yet."""
+    has_waiting: bool = True
+    """Whether anything may be waiting: a level without is not looked at ten times a second."""
 
     @property
     def number(self) -> int:
@@ -85,7 +87,9 @@ class Schedule:
             },
             type=MessageType.DELAY,
         )
-        return self._store.append(waiting)
+        appended = self._store.append(waiting)
+        self.levels[level - 1].has_waiting = True
+        return appended
 
     def pass_(self, now_ms: int) -> int:
         """Release what is due; return how many."""
@@ -102,9 +106,12 @@ class Schedule:
     # -- one level -------------------------------------------------------------------------------
 
     def _is_due(self, level: Level, now_ms: int) -> bool:
-        if level.due_ms == 0 and self._store.reader.max_offset(SCHEDULE_TOPIC, level.queue_id) > level.next:
-            record = self._record(level)
-            level.due_ms = 1 if record is None else (record.store_time or 0) + level.delay_ms
+        if level.due_ms == 0 and level.has_waiting:
+            if self._store.reader.max_offset(SCHEDULE_TOPIC, level.queue_id) > level.next:
+                record = self._record(level)
+                level.due_ms = 1 if record is None else (record.store_time or 0) + level.delay_ms
+            else:  # what is appended but not readable yet would be missed
+                level.has_waiting = self._store.readable_end < self._store.appended_end
         return 0 < level.due_ms <= now_ms
 
     def _record(self, level: Level) -> Record | None:
