@@ -13,10 +13,9 @@ from litemq.format import hosts, names, properties
 from litemq.types import Message, MessageType
 
 REGION = "DefaultRegion"
-INTERNAL = names.RESERVED_IN_LITEMQ | names.RESERVED_IN_ROCKETMQ | names.CHECKSUMS | {names.ORIGIN}
-"""Properties that only the store writes: clients echo what they pulled, so what they send of them is dropped."""
+_DROPPED = names.INTERNAL | {"POP_CK"}
+"""Properties that only the store or the broker writes: clients echo what they pulled, so what they send is dropped."""
 
-_DROPPED = INTERNAL | {"POP_CK"}
 _STATUS_BITS = 0xC
 _HOST_BITS = names.FLAG_BORN_IPV6 | names.FLAG_STORE_IPV6
 _TIMERS = (names.TIMER_DELAY_SEC, names.TIMER_DELAY_MS, names.TIMER_DELIVER_MS)
@@ -100,6 +99,12 @@ class MessageMaker:
     def new_id(self) -> str:
         """Return an id for a message that came without one."""
         return f"{self._id_head}{next(self._ids) & 0xFFFF_FFFF_FFFF_FFFF:016X}"
+
+
+def altered(message: Message, **changes: object) -> Message:
+    """Return a copy of a message with some fields changed."""
+    fields = {name: getattr(message, name) for name in Message.__slots__}
+    return Message(**{**fields, **changes})
 
 
 def refuse_delayed(found: dict[str, str]) -> None:

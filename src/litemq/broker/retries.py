@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from litemq.broker import system_topics
 from litemq.broker.groups import Group, Groups
-from litemq.broker.messages import INTERNAL, MessageMaker, Sending
+from litemq.broker.messages import MessageMaker, Sending, altered
 from litemq.broker.schedule import REAL_QUEUE, REAL_TOPIC, Schedule
 from litemq.broker.topics import Topic, Topics
 from litemq.errors import CorruptRecord, NoPermission, UnknownMessage
@@ -26,7 +26,7 @@ from litemq.format.record import to_message
 from litemq.store.message_store import MessageStore
 from litemq.types import Appended, Message, MessageType, Record
 
-_OWN = INTERNAL | {names.DELAY, REAL_TOPIC, REAL_QUEUE}
+_OWN = names.INTERNAL | {names.DELAY, REAL_TOPIC, REAL_QUEUE}
 _MAX_RECONSUME = "MAX_RECONSUME_TIMES"
 _RECONSUME = "RECONSUME_TIME"
 
@@ -219,10 +219,16 @@ def _number(text: str) -> int:
 
 
 def _copy(message: Message, *, topic: str, queue_id: int, properties: dict[str, str], reconsume_times: int) -> Message:
-    fields = {name: getattr(message, name) for name in Message.__slots__}
-    fields |= {"topic": topic, "queue_id": queue_id, "properties": properties, "reconsume_times": reconsume_times}
-    fields |= {"type": MessageType.ORDER if message.sharding_key else MessageType.NORMAL, "delay_time": 0}
-    return Message(**fields)
+    """Return what is stored in place of a message; it waits for nothing by itself."""
+    return altered(
+        message,
+        topic=topic,
+        queue_id=queue_id,
+        properties=properties,
+        reconsume_times=reconsume_times,
+        type=MessageType.ORDER if message.sharding_key else MessageType.NORMAL,
+        delay_time=0,
+    )
 
 
 def group_of(topic: str) -> str:

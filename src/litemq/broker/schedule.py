@@ -15,6 +15,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from litemq.broker.messages import altered
 from litemq.broker.system_topics import RETRY_PREFIX
 from litemq.errors import CorruptRecord, LiteMQError
 from litemq.format import names
@@ -75,7 +76,7 @@ class Schedule:
     def put(self, message: Message, level: int) -> Appended:
         """Keep ``message`` for the time of a level (1 to 18), then append it to its own topic."""
         level = min(max(level, 1), len(self.levels))
-        waiting = _copy(
+        waiting = altered(
             message,
             topic=SCHEDULE_TOPIC,
             queue_id=level - 1,
@@ -230,22 +231,10 @@ def _released(record: Record) -> Message:
     }
     topic, queue = properties[REAL_TOPIC], properties.get(REAL_QUEUE, "0")
     properties[names.ORIGIN] = str(record.position)
-    return _copy(
+    return altered(
         to_message(record),
         topic=topic,
         queue_id=int(queue) if queue.isdigit() else 0,
         properties=properties,
         type=MessageType.ORDER if record.sharding_key else MessageType.NORMAL,
     )
-
-
-def _copy(
-    message: Message,
-    *,
-    topic: str,
-    queue_id: int,
-    properties: dict[str, str],
-    type: MessageType,  # noqa: A002 - the message's own name of the field
-) -> Message:
-    fields = {name: getattr(message, name) for name in Message.__slots__}
-    return Message(**{**fields, "topic": topic, "queue_id": queue_id, "properties": properties, "type": type})

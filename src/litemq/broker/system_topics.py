@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from litemq.features.dead_letter import DLQ_PREFIX as DEAD_PREFIX
+from litemq.features.dead_letter import dead_letter_topic as dead_topic
+from litemq.features.retry import RETRY_PREFIX, retry_topic
 from litemq.format.names import SCHEDULE_TOPIC
+
+# Their home is ``features``; they are names of topics all the same, and offered here with the others.
+__all__ = ["DEAD_PREFIX", "RETRY_PREFIX", "dead_topic", "retry_topic"]
 
 PERM_READ = 4
 PERM_WRITE = 2
@@ -21,9 +27,6 @@ BENCHMARK_TOPIC = "BenchmarkTest"
 WHEEL_TIMER_TOPIC = "rmq_sys_wheel_timer"
 SYSTEM_PREFIX = "rmq_sys_"
 
-RETRY_PREFIX = "%RETRY%"
-DEAD_PREFIX = "%DLQ%"
-
 CLOSED_TO_PRODUCERS = frozenset(
     {SCHEDULE_TOPIC, HALF_TOPIC, HALF_OP_TOPIC, CHECK_LIMIT_TOPIC, SELF_TEST_TOPIC, OFFSET_MOVED_TOPIC}
 )
@@ -33,16 +36,6 @@ PRESET_GROUPS = (
     *("CID_ONSAPI_PERMISSION", "CID_ONSAPI_OWNER", "CID_RMQ_SYS_TRANS"),
 )
 """Groups that tools use without creating them."""
-
-
-def retry_topic(group: str) -> str:
-    """Return the topic of a group's messages that are tried again."""
-    return RETRY_PREFIX + group
-
-
-def dead_topic(group: str) -> str:
-    """Return the topic of a group's dead letters."""
-    return DEAD_PREFIX + group
 
 
 def reply_topic(cluster: str) -> str:
