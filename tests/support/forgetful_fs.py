@@ -83,6 +83,12 @@ class ForgetfulFile:
             buffer[: len(data)] = data
             return len(data)
 
+    def read_ahead(self, wanted: bool) -> None:
+        self._open()
+
+    def will_need(self, position: int, size: int) -> None:
+        self._open()
+
     def size(self) -> int:
         with self._fs.running:
             return len(self._open().cache)

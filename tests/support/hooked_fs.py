@@ -131,6 +131,12 @@ class HookedFile:
         self._hook.before(Call("read", self._path, self._fs, self._inner, position=position))
         return self._inner.read_into(buffer, position, nowait=nowait)
 
+    def read_ahead(self, wanted: bool) -> None:
+        self._inner.read_ahead(wanted)
+
+    def will_need(self, position: int, size: int) -> None:
+        self._inner.will_need(position, size)
+
     def size(self) -> int:
         return self._inner.size()
 

@@ -18,6 +18,7 @@ from litemq.broker.admin import Admin
 from litemq.broker.assignment import Assignment
 from litemq.broker.consumption import Consumption
 from litemq.broker.durability import Durability
+from litemq.broker.faces.remoting._rows_cy import Bench
 from litemq.broker.faces.remoting.handlers import all_handlers
 from litemq.broker.faces.remoting.protocol import BrokerConnection
 from litemq.broker.groups import Groups
@@ -47,10 +48,9 @@ from litemq.config import BrokerConfig, LimitsConfig, StoreConfig
 from litemq.errors import LiteMQError
 from litemq.features.ordering import QueueLocks
 from litemq.format import hosts
-from litemq.format._spans_cy import Spans
 from litemq.store.fs import FileSystem
 from litemq.store.message_store import MessageStore
-from litemq.wire.remoting._answers_cy import Outbox
+from litemq.wire.remoting._busy_poll_cy import BusyPoll
 from litemq.wire.remoting.command import Request, Response, encode_response
 from litemq.wire.remoting.connection import Connection
 from litemq.wire.remoting.server import Server
@@ -182,9 +182,9 @@ class Broker:
             on_loop=loop.call_soon_threadsafe,
             now_ms=self.clock.monotonic_ms,
         )
+        self.clients.on_subscriptions = self.puller.check_anew
         self.durability.on_readable = self._readable
-        self.spans = Spans()
-        self.outbox = Outbox()
+        self.bench = Bench(store, self.durability, self.puller, BusyPoll(loop, config.busy_poll_us))
         self.unmatched = Unmatched(
             store,
             self.topics,
@@ -209,6 +209,7 @@ class Broker:
         self.on_tick.append(self.statistics.tick)
         self.reports["counters"] = self.store.counters
         self.reports["limitsMet"] = lambda: limits_report(self)
+        self.reports["busyPoll"] = lambda: {"turns": self.bench.busy_poll.turns}
         self.reports["pauses"] = lambda: self.pauses.report()
         self.queries = Queries(self.store, self.offsets)
         self.consumption = Consumption(
@@ -230,8 +231,8 @@ class Broker:
 
     def apply_limits(self, limits: LimitsConfig) -> None:
         """Put other limits to work, at once and for everybody."""
-        self.limits = self.puller.limits = limits
-        self.puller.polls.limit = limits.parked_pulls
+        self.limits = limits
+        self.puller.apply_limits(limits)
         self.durability.limit_bytes = limits.waiting_bytes
         self.server.limits = connection_limits(limits)
         self.send_limits.apply(limits)
@@ -307,21 +308,6 @@ class Broker:
             self.puller.wake()
 
     # -- answers ---------------------------------------------------------------------------------
-
-    def stored(self, connection: Connection) -> None:
-        """Send the answers to the plain sends of one read, when the log is as durable as they promise."""
-        data = self.outbox.take()
-        if not self.durability.waits:
-            if data:
-                connection.write(data)
-            if self.store.woken:
-                self.puller.wake()
-        elif data:
-            self.durability.hold(self.store.appended_end, connection, data, now_ms=self.clock.monotonic_ms())
-        else:
-            self.store.ask_flush()
-        if self.store.is_choked:
-            self.server.choke(True)
 
     def _readable(self) -> None:
         """More of the log is flushed."""

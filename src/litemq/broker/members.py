@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from litemq.broker.groups import Groups
 from litemq.broker.subscriptions import Filters
@@ -12,6 +12,10 @@ from litemq.features.heartbeat import Heartbeat, Subscription
 from litemq.features.membership import SCAN_MS, CloseConnection, GroupAppeared, Instruction, Membership, Notify
 from litemq.wire.remoting.codes import Ask
 from litemq.wire.remoting.connection import Connection
+
+
+def _nothing() -> None:
+    """Nobody wants to know."""
 
 
 class Clients:
@@ -24,6 +28,9 @@ class Clients:
         self._clock = clock
         self.membership = Membership()
         self._scan_at = 0
+        self._version = 0
+        self.on_subscriptions: Callable[[], None] = _nothing
+        """Called when what groups subscribe to has changed."""
 
     def heartbeat(self, connection: Connection, beat: Heartbeat) -> None:
         """Note that a client is alive; groups that are new here get their settings and retry topics.
@@ -94,6 +101,9 @@ class Clients:
         return found if isinstance(found, Connection) else None
 
     def _do(self, instructions: Iterable[Instruction]) -> None:
+        if self._version != self.membership.version:
+            self._version = self.membership.version
+            self.on_subscriptions()
         for instruction in instructions:
             match instruction:
                 case Notify(group, connections):

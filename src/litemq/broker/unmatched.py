@@ -24,8 +24,8 @@ from litemq.broker.turns import Turns
 from litemq.errors import LiteMQError
 from litemq.features.filters import Filter, TagFilter
 from litemq.store._slice_cy import Pulled
+from litemq.store._tail_pull_cy import PullStatus
 from litemq.store.message_store import MessageStore
-from litemq.store.pull_reader import PullStatus
 from litemq.types import Message
 
 logger = logging.getLogger(__name__)

@@ -76,6 +76,8 @@ class Membership:
         self._producers: dict[str, Members] = {}
         self._places: dict[Connection, _Places] = {}
         self._producing = Members()  # in whatever group
+        self.version = 0
+        """Rises when what groups subscribe to changes."""
 
     # -- what happens ----------------------------------------------------------------------------
 
@@ -225,7 +227,9 @@ class Membership:
             places.consumes.add(data.group)
             self._count += 1
         if not keep:
+            before = group.subscriptions.copy()
             changed |= group.take(data)
+            self.version += group.subscriptions != before
         if changed and not group.is_broadcast:
             instructions.append(Notify(data.group, group.connections))
         return instructions
@@ -252,6 +256,7 @@ class Membership:
             self._leave(connection)
         if not group.clients.by_connection:
             del self._consumers[name]
+            self.version += 1
             return [GroupVanished(name)]
         # A client that is still here on another connection has not left.
         if len(group.clients.by_client) == before or group.is_broadcast:

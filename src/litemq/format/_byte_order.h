@@ -36,6 +36,10 @@ static inline void litemq_copy(
     memcpy(p + at, from + start, (size_t)size);
 }
 
+static inline void litemq_move(unsigned char *p, ptrdiff_t at, ptrdiff_t start, ptrdiff_t size) {
+    memmove(p + at, p + start, (size_t)size);
+}
+
 static inline int litemq_same(
     const unsigned char *p, ptrdiff_t at, const unsigned char *other, ptrdiff_t start, ptrdiff_t size) {
     return memcmp(p + at, other + start, (size_t)size) == 0;

@@ -47,6 +47,11 @@ def copy(p: bytearray, at: int, other: Buffer, start: int, size: int) -> None:
     p[at : at + size] = other[start : start + size]
 
 
+def move(p: bytearray, at: int, start: int, size: int) -> None:
+    """Copy ``size`` bytes from ``p[start]`` to ``p[at]``; the places may overlap."""
+    p[at : at + size] = p[start : start + size]
+
+
 def same(p: Buffer, at: int, other: Buffer, start: int, size: int) -> bool:
     """Return whether ``size`` bytes are the same in both places."""
     return p[at : at + size] == other[start : start + size]

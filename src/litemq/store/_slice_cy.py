@@ -1,7 +1,7 @@
 """Kernel: one pull, from the entries of a queue to the records that an answer holds.
 
-``choose`` walks over entries and picks those whose tag is wanted, ``fetch`` reads their records in as few calls as
-S-3 of the design allows and puts them behind each other into one buffer, behind free bytes for the answer's header.
+``choose`` walks over entries and picks those whose tag is wanted, ``fetch`` reads their records in few calls and puts
+them behind each other into one buffer, behind free bytes for the answer's header.
 No Python object is made for a message.
 """
 
@@ -36,6 +36,11 @@ if TYPE_CHECKING:
 _ROOM = cython.declare(cython.Py_ssize_t, ROOM)
 _MAX_CHOSEN = cython.declare(cython.Py_ssize_t, 1024)
 _SPAN_FACTOR = cython.declare(cython.Py_ssize_t, 4)
+_SMALL_GAP = cython.declare(cython.longlong, 16 << 10)  # to copy it costs about as much as another call
+_MAX_SPAN = cython.declare(cython.longlong, 1 << 18)
+_SMALL_SPAN = cython.declare(cython.Py_ssize_t, 8 << 10)  # for less no block is read
+_BLOCK = cython.declare(cython.longlong, 128 << 10)
+_MAX_BLOCKS = cython.declare(cython.Py_ssize_t, 64)
 _KEPT_SCRATCH = cython.declare(cython.Py_ssize_t, 1 << 20)
 _CHUNK = cython.declare(cython.Py_ssize_t, 256)
 _MAX_SCAN = cython.declare(cython.Py_ssize_t, 1 << 16)
@@ -44,6 +49,7 @@ _MAX_RECORD = cython.declare(cython.longlong, 1 << 27)  # a larger entry is garb
 _HALF = cython.declare(cython.longlong, 1 << 31)
 _WHOLE = cython.declare(cython.longlong, 1 << 32)
 _MASK = cython.declare(cython.longlong, (1 << 32) - 1)
+_MAX_POSITION = cython.declare(cython.longlong, 1 << 62)  # behind it sums overflow; no log gets there
 _MIN_RECORD = cython.declare(cython.Py_ssize_t, 91)
 _TAGS = cython.declare(cython.longlong, 0x54414753)
 _MAGIC_LITEMQ = cython.declare(cython.longlong, 0x4C4D5101)
@@ -272,10 +278,16 @@ class Pulled:
 
 @cython.cclass
 class Slicer:
-    """Collects the records of one pull; ``begin`` makes it ready for the next.  One thread uses it at a time."""
+    """Collects the records of one pull; ``begin`` makes it ready for the next.  One thread uses it at a time.
+
+    Records of several queues lie among each other, so what one pull would read over is what those of the other queues
+    want.  Therefore a backlog is read in whole blocks, and the last ones are kept: appended bytes never change.
+    ``window`` is the block that was used last, from ``window_start`` to ``window_end`` of the log.
+    """
 
     if not cython.compiled:
         __slots__ = (
+            "blocks",
             "buffer",
             "chosen",
             "chosen_bytes",
@@ -286,19 +298,26 @@ class Slicer:
             "head_room",
             "is_full",
             "is_litemq",
+            "log_end",
             "max_bytes",
             "max_count",
             "odd",
             "offset",
+            "reads_blocks",
             "rows",
             "scan_end",
             "scratch",
+            "source",
+            "source_start",
             "stride",
             "strips",
             "takes_all",
             "transcodes",
             "used",
             "wanted",
+            "window",
+            "window_end",
+            "window_start",
         )
 
     def __init__(self, is_litemq: bool, stride: int, odd: Callable[[bytes, int], bytes | None]) -> None:
@@ -310,8 +329,17 @@ class Slicer:
         self.hashes = array("q", bytes(8 * 4))
         self.rows = layout.table(1)
         self.scratch = bytearray()
+        self.log_end = 0
+        self.blocks: dict[int, bytearray] = {}
+        self.window = bytearray()
+        self.window_start = 0
+        self.window_end = 0
+        self.source = self.scratch
+        self.source_start = 0
         self.buffer: bytearray | None = None
 
+    @cython.ccall
+    @cython.exceptval(-1)
     def begin(
         self,
         offset: cython.longlong,
@@ -322,7 +350,7 @@ class Slicer:
         max_scan: cython.longlong,
         head_room: cython.Py_ssize_t,
         as_rocketmq: cython.bint,
-    ) -> None:
+    ) -> cython.int:
         """Begin a pull of the entries from ``offset`` on to ``end``; ``tag_hashes`` None takes all of them."""
         self.offset = offset
         self.end = end
@@ -333,6 +361,7 @@ class Slicer:
         self.used = head_room
         self.count = 0
         self.is_full = False
+        self.reads_blocks = False
         self.transcodes = self.is_litemq and as_rocketmq
         self.strips = not self.is_litemq and as_rocketmq
         self.takes_all = tag_hashes is None
@@ -344,6 +373,7 @@ class Slicer:
             for value in tag_hashes:
                 self.hashes[self.hash_count] = value & _MASK
                 self.hash_count += 1
+        return 0
 
     @cython.ccall
     @cython.exceptval(-1)
@@ -380,7 +410,7 @@ class Slicer:
                 i = 0
                 while i < self.hash_count and self.hashes[i] != tag:
                     i += 1
-            if (self.takes_all or i < self.hash_count) and 0 < size <= _MAX_RECORD and position >= 0:
+            if (self.takes_all or i < self.hash_count) and 0 < size <= _MAX_RECORD and 0 <= position < _MAX_POSITION:
                 if total + self.chosen_bytes + size > self.max_bytes and (self.chosen > 0 or self.count > 0):
                     # What is sent may be smaller than what is stored: only the record alone can tell.
                     if self.chosen > 0:
@@ -399,6 +429,10 @@ class Slicer:
             count -= 1
         return 0
 
+    def first_position(self) -> int:
+        """Return where the first record lies that was chosen; -1 when none was."""
+        return self.wanted[0] if self.chosen > 0 else -1
+
     @cython.ccall
     @cython.exceptval(-1)
     def fetch(self, find: Callable[[int], Segment | None], nowait: cython.bint) -> cython.int:
@@ -409,72 +443,49 @@ class Slicer:
         i: cython.Py_ssize_t = 0
         k: cython.Py_ssize_t
         last: cython.Py_ssize_t
-        base: cython.Py_ssize_t
-        span: cython.Py_ssize_t
         size: cython.Py_ssize_t
-        got: cython.Py_ssize_t
-        bytes_wanted: cython.longlong
         first: cython.longlong
         end: cython.longlong
         start: cython.longlong = 0
         segment_end: cython.longlong = 0
         file: object = None
-        p: cython.p_uchar
-        target: bytearray
         while i < self.chosen:
             first = self.wanted[3 * i]
             end = first + self.wanted[3 * i + 1]
-            if not start <= first < segment_end:  # else it is the segment of the run before
-                segment = find(first)
-                if segment is None:
+            if first >= self.window_start and end <= self.window_end:
+                last = i + 1
+                while (
+                    last < self.chosen
+                    and self.wanted[3 * last] >= first
+                    and self.wanted[3 * last] + self.wanted[3 * last + 1] <= self.window_end
+                ):
+                    last += 1
+                self.source = self.window
+                self.source_start = self.window_start
+            else:
+                if not start <= first < segment_end:  # else it is the segment of the run before
+                    segment = find(first)
+                    if segment is None:
+                        i += 1
+                        continue
+                    file = segment.file
+                    start = segment.start
+                    segment_end = start + segment.size
+                if end > segment_end:
                     i += 1
                     continue
-                file = segment.file
-                start = segment.start
-                segment_end = start + segment.size
-            if end > segment_end:
-                i += 1
-                continue
-            bytes_wanted = end - first
-            last = i + 1
-            while last < self.chosen:
-                size = self.wanted[3 * last + 1]
-                if (
-                    self.wanted[3 * last] < end
-                    or self.wanted[3 * last] + size > segment_end
-                    or self.wanted[3 * last] + size - first > _SPAN_FACTOR * (bytes_wanted + size)
-                ):
-                    break
-                bytes_wanted += size
-                end = self.wanted[3 * last] + size
-                last += 1
-            span = end - first
-            if self.transcodes:
-                self.reserve(self.chosen_bytes + _ROOM * self.chosen)
-                if len(self.scratch) < span:
-                    self.scratch = room_for(span)
-                target = self.scratch
-                base = 0
-            else:
-                target = self.reserve(max(span, self.chosen_bytes))
-                base = self.used
-            if isinstance(file, Descriptor):
-                got = cython.cast(Descriptor, file).read_part(target, base, span, first - start, nowait)
-            else:
-                got = file.read_into(  # type: ignore[attr-defined] # another File
-                    memoryview(target)[base : base + span], first - start, nowait=nowait
-                )
-            if got < 0:
-                self.offset = self.wanted[3 * i + 2]
-                return 0
-            if got < span:  # the file is shorter than it should be
-                p = target
-                if cython.compiled:
-                    memset(p + base + got, 0, span - got)
-                else:
-                    p[base + got : base + span] = bytes(span - got)
+                last = self.run_end(i, segment_end)
+                k = self.find_block(i, last, file, start, segment_end, nowait)
+                if k == 1:
+                    continue  # with the window set to it
+                if k == 2:
+                    last = i + 1
+                if not self.read_run(i, last, file, start, nowait):
+                    self.offset = self.wanted[3 * i + 2]
+                    return 0
+            self.reserve(self.chosen_bytes + (_ROOM * self.chosen if self.transcodes else 0))
             for k in range(i, last):
-                size = self.put(base + self.wanted[3 * k] - first, self.wanted[3 * k + 1], self.wanted[3 * k])
+                size = self.put(self.wanted[3 * k] - self.source_start, self.wanted[3 * k + 1], self.wanted[3 * k])
                 self.chosen_bytes -= self.wanted[3 * k + 1]
                 if size == 0:
                     continue
@@ -485,6 +496,126 @@ class Slicer:
                 self.used += size
                 self.count += 1
             i = last
+        return 1
+
+    @cython.cfunc
+    @cython.exceptval(-1)
+    def run_end(self, i: cython.Py_ssize_t, segment_end: cython.longlong) -> cython.Py_ssize_t:
+        """Return behind which of the chosen records the run that begins with the ``i``-th ends: one call reads it."""
+        last: cython.Py_ssize_t = i + 1
+        first: cython.longlong = self.wanted[3 * i]
+        end: cython.longlong = first + self.wanted[3 * i + 1]
+        bytes_wanted: cython.longlong = self.wanted[3 * i + 1]
+        place: cython.longlong
+        size: cython.longlong
+        span: cython.longlong
+        while last < self.chosen:
+            place = self.wanted[3 * last]
+            size = self.wanted[3 * last + 1]
+            span = place + size - first
+            if place < end or place + size > segment_end:
+                break
+            if span > _SPAN_FACTOR * (bytes_wanted + size) and (place - end > _SMALL_GAP or span > _MAX_SPAN):
+                break
+            bytes_wanted += size
+            end = place + size
+            last += 1
+        return last
+
+    @cython.cfunc
+    @cython.exceptval(-1)
+    def find_block(
+        self,
+        i: cython.Py_ssize_t,
+        last: cython.Py_ssize_t,
+        file: object,
+        start: cython.longlong,
+        segment_end: cython.longlong,
+        nowait: cython.bint,
+    ) -> cython.int:
+        """Make the block that holds the ``i``-th of the chosen records the window, where that is worth while.
+
+        Return 1 when it is, 0 when the record is to be read otherwise, 2 when it alone is, because what follows is in
+        the next block.
+        """
+        first: cython.longlong = self.wanted[3 * i]
+        block_start: cython.longlong = first - (first - start) % _BLOCK
+        block_end: cython.longlong = block_start + _BLOCK
+        span: cython.longlong
+        bytes_wanted: cython.longlong = 0
+        got: cython.Py_ssize_t
+        k: cython.Py_ssize_t
+        if first + self.wanted[3 * i + 1] > block_end:
+            return 2 if block_start in self.blocks else 0
+        if block_end > segment_end or block_end > self.log_end:
+            return 0
+        found: bytearray | None = self.blocks.get(block_start)
+        if found is None:
+            span = self.wanted[3 * last - 3] + self.wanted[3 * last - 2] - first
+            for k in range(i, last):
+                bytes_wanted += self.wanted[3 * k + 1]
+            if span >= _SMALL_SPAN and (self.transcodes or span > 2 * bytes_wanted):
+                self.reads_blocks = True  # from here on to the end of the pull
+            if not self.reads_blocks:
+                return 0
+            found = room_for(_BLOCK)
+            got = self.read(file, found, 0, _BLOCK, block_start - start, nowait)
+            if got < _BLOCK:
+                return 0  # a part of it is not in memory: what is wanted may be
+            self.blocks[block_start] = found
+            if len(self.blocks) > _MAX_BLOCKS:
+                self.blocks.pop(next(iter(self.blocks)))
+        self.window = found
+        self.window_start = block_start
+        self.window_end = block_end
+        return 1
+
+    @cython.cfunc
+    @cython.exceptval(-2)
+    def read(
+        self,
+        file: object,
+        target: bytearray,
+        at: cython.Py_ssize_t,
+        size: cython.Py_ssize_t,
+        place: cython.longlong,
+        nowait: cython.bint,
+    ) -> cython.Py_ssize_t:
+        """Read from a file into ``target[at:]``; return how many bytes came, -1 when they are not in memory."""
+        if isinstance(file, Descriptor):
+            return cython.cast(Descriptor, file).read_part(target, at, size, place, nowait)
+        return file.read_into(  # type: ignore[attr-defined] # another File
+            memoryview(target)[at : at + size], place, nowait=nowait
+        )
+
+    @cython.cfunc
+    @cython.exceptval(-1)
+    def read_run(
+        self, i: cython.Py_ssize_t, last: cython.Py_ssize_t, file: object, start: cython.longlong, nowait: cython.bint
+    ) -> cython.int:
+        """Read a run of the chosen records, to where ``source`` is afterwards; 0 when they are not in memory."""
+        first: cython.longlong = self.wanted[3 * i]
+        span: cython.Py_ssize_t = self.wanted[3 * last - 3] + self.wanted[3 * last - 2] - first
+        base: cython.Py_ssize_t = 0
+        got: cython.Py_ssize_t
+        p: cython.p_uchar
+        if self.transcodes:
+            if len(self.scratch) < span:
+                self.scratch = room_for(span)
+            self.source = self.scratch
+        else:  # right where they are sent from
+            self.source = self.reserve(max(span, self.chosen_bytes))
+            base = self.used
+        self.source_start = first - base
+        got = self.read(file, self.source, base, span, first - start, nowait)
+        if got < 0:
+            return 0
+        if got < span:  # the file is shorter than it should be
+            p = self.source
+            if cython.compiled:
+                memset(p + base + got, 0, span - got)
+            else:
+                p[base + got : base + span] = bytes(span - got)
         return 1
 
     @cython.cfunc
@@ -499,15 +630,14 @@ class Slicer:
     @cython.cfunc
     @cython.exceptval(-1)
     def put(self, at: cython.Py_ssize_t, size: cython.Py_ssize_t, position: cython.longlong) -> cython.Py_ssize_t:
-        """Move the record at ``at``, of the buffer or of what is transcoded, behind the last; 0 when it is damaged."""
+        """Move the record at ``source[at]`` behind the last one of the buffer; 0 when it is damaged."""
         p: cython.p_uchar = self.buffer
-        source: cython.p_uchar
+        source: cython.p_uchar = self.source
         rows: cython.p_longlong
         answer: cython.Py_ssize_t
         if self.strips:
-            return strip_rocketmq(p, at, size, p, self.used)
+            return strip_rocketmq(source, at, size, p, self.used)
         if self.transcodes:
-            source = self.scratch
             if cython.compiled:
                 rows = cython.address(self.rows[0])
             else:
@@ -515,7 +645,7 @@ class Slicer:
             answer = put_as_rocketmq(source, at, size, position, rows, p, self.used)
             if answer >= 0:
                 return answer
-            whole = self.odd(bytes(self.scratch[at : at + size]), position)
+            whole = self.odd(bytes(self.source[at : at + size]), position)
             if whole is None or len(whole) > size + _ROOM:
                 return 0
             record: bytes = whole
@@ -527,15 +657,14 @@ class Slicer:
         if size < _MIN_RECORD:
             return 0
         if self.is_litemq:
-            if u32(p, at) + 4 != size or u32(p, at + 4) != _MAGIC_LITEMQ:
+            if u32(source, at) + 4 != size or u32(source, at + 4) != _MAGIC_LITEMQ:
                 return 0
-        elif u32(p, at) != size:
+        elif u32(source, at) != size:
             return 0
-        if at != self.used:
-            if cython.compiled:
-                memmove(p + self.used, p + at, size)
-            else:
-                p[self.used : self.used + size] = p[at : at + size]
+        if cython.compiled:
+            memmove(p + self.used, source + at, size)
+        else:
+            p[self.used : self.used + size] = source[at : at + size]
         return size
 
     @cython.ccall

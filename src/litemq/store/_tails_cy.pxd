@@ -11,6 +11,7 @@ cdef class QueueTail:
     cdef public Py_ssize_t entry_size
     cdef public object files
     cdef public list watch
+    cdef public bint is_gone
     cdef int add(self, long long position, long long size, long long tag, long long time, list dirty, list full) except? -1
 
 

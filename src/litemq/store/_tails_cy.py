@@ -58,13 +58,15 @@ class QueueTail:
 
     ``staged`` counts messages that have an offset but are not written yet.  While ``watch`` is a list, the next entry
     puts the tail into it and ends the watch: who waits for new messages is told of queues, not of each message.
-    ``opened_at`` is the next offset of the moment when the queue was opened.
+    ``opened_at`` is the next offset of the moment when the queue was opened.  Once it ``is_gone``, its topic was
+    deleted: whoever keeps the tail must ask for the queue anew.
     """
 
     if not cython.compiled:
         __slots__ = (
             "entry_size",
             "files",
+            "is_gone",
             "key_hash",
             "last_position",
             "next_offset",
@@ -90,6 +92,7 @@ class QueueTail:
         self.used = 0
         self.files = files
         self.watch: list[QueueTail] | None = None
+        self.is_gone = False
 
     @cython.cfunc
     @cython.exceptval(-1)

@@ -46,6 +46,7 @@ class CommitLog:
 
     def _log_end(self, end: int) -> LogEnd:
         last = self.segments.last
+        last.file.read_ahead(False)
         return LogEnd(end, last.start, last.end, last.file.write_at)
 
     @property

@@ -17,6 +17,7 @@ that is not there: before the queue's start, or skipped because its record is da
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -41,6 +42,10 @@ MAX_DIRTY = 4096
 _NEAR_ENTRIES = 1024
 """So many entries behind the last known end are looked at in one read."""
 
+_CHUNK = 256
+_MAX_CHUNKS = 512
+"""Chunks of so many entries that are kept: 3 MiB."""
+
 _LOOKED_AT_BYTES = 1 << 18
 """Up to so much is read before it is zeroed: most of it is zeros already."""
 
@@ -57,9 +62,7 @@ class ConsumeQueues:
         """Entry of a message that is not there."""
         self._file_bytes = entries_per_file * self._stride
         self._per_file = entries_per_file
-        self._files: OpenFiles[tuple[QueueFiles, int]] = OpenFiles(
-            open_files, lambda key: fs.open(key[0].path(key[1]), write=True)
-        )
+        self._files: OpenFiles[tuple[QueueFiles, int]] = OpenFiles(open_files, self._open)
         self.public: Queues = {}
         """Loaded tails of topics that clients use."""
         self.reserved: Queues = {}
@@ -67,6 +70,7 @@ class ConsumeQueues:
         self.dirty: dict[QueueTail, None] = {}
         """Tails that may have entries in no file yet, in the order in which they got them."""
         self.writes = 0
+        self._chunks: OrderedDict[tuple[QueueTail, int], bytearray] = OrderedDict()
 
     # -- finding queues --------------------------------------------------------------------------
 
@@ -205,6 +209,28 @@ class ConsumeQueues:
             found.append(EntryPart(None, 0, len(data), data))
         return found
 
+    def chunk(self, tail: QueueTail, offset: int) -> tuple[bytearray | None, int]:
+        """Return stored entries among which that of ``offset`` is, and its place; None when they are not in memory.
+
+        Whoever reads a backlog asks for the next ones soon.  Entries in a file do not change any more, so those that
+        fill a chunk are kept.
+        """
+        number = offset // _CHUNK
+        first = number * _CHUNK
+        key = (tail, number)
+        found = self._chunks.get(key)
+        if found is None:
+            written = tail.next_offset - tail.used // self._stride
+            if first + _CHUNK > written:
+                return read_parts(self.parts(tail, offset, written - offset), self.filler, nowait=True), 0
+            found = read_parts(self.parts(tail, first, _CHUNK), self.filler, nowait=True)
+            if found is None:
+                return None, 0
+            self._chunks[key] = found
+            if len(self._chunks) > _MAX_CHUNKS:
+                self._chunks.popitem(last=False)
+        return found, (offset - first) * self._stride
+
     def entry(self, tail: QueueTail, offset: int) -> QueueEntry | None:
         """Return one entry; None where the queue has none."""
         data = self.entries(tail, offset, 1)
@@ -316,6 +342,7 @@ class ConsumeQueues:
         path = files.path(start)
         self._fs.remove(path)  # a real RocketMQ that is refused the lock has made queue files before it gives up
         file = self._fs.create(path, self._file_bytes)
+        file.read_ahead(False)
         if first > start:
             # Offsets that this queue never had here: RocketMQ wants the space before the first one filled.
             file.write_at(self.filler * ((first - start) // self._stride), 0)
@@ -341,6 +368,7 @@ class ConsumeQueues:
         last = self.entry(tail, tail.next_offset - 1) if tail.next_offset > self.first_offset(tail) else None
         tail.last_position = last.position if last else -1
         files.forget()
+        self._forget_chunks(tail)
 
     def _clear_from(self, files: QueueFiles, next_offset: int) -> None:
         """Remove all entries from ``next_offset`` on from the files; the first file stays."""
@@ -457,6 +485,7 @@ class ConsumeQueues:
         tail.next_offset = offset
         tail.last_position = -1
         files.forget()
+        self._forget_chunks(tail)
 
     def drop_oldest(self, tail: QueueTail, offset: int) -> bool:
         """Remove the first file when its entries are all below ``offset``, never the last one; return whether."""
@@ -493,11 +522,17 @@ class ConsumeQueues:
         self.reserved.pop(topic, None)
 
     def _drop_queue(self, tail: QueueTail) -> None:
+        tail.is_gone = True
+        self._forget_chunks(tail)
         self._loaded(tail.topic).pop(tail.queue_id, None)  # first: where a file cannot be removed, it is loaded anew
         tail.take()
         for start in list(tail.files.starts):
             self._drop(tail.files, start)
         self._remove_empty(tail.files.directory)
+
+    def _forget_chunks(self, tail: QueueTail) -> None:
+        for key in [key for key in self._chunks if key[0] is tail]:
+            del self._chunks[key]
 
     def _remove_empty(self, directory: Path) -> None:
         if self._fs.is_dir(directory) and not self._fs.names(directory):  # a stranger's file keeps its directory
@@ -509,6 +544,12 @@ class ConsumeQueues:
         self._files.drop((files, start))
         self._fs.remove(files.path(start))
         files.starts.remove(start)
+
+    def _open(self, key: tuple[QueueFiles, int]) -> File:
+        files, start = key
+        file = self._fs.open(files.path(start), write=True)
+        file.read_ahead(False)  # most of a file is a hole
+        return file
 
     def _file(self, files: QueueFiles, start: int) -> File:
         return self._files.get((files, start))

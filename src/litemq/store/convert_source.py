@@ -155,6 +155,12 @@ class _PooledFile:
     def read_into(self, buffer: memoryview, position: int, *, nowait: bool = False) -> int:
         return self._pool.file(self._path).read_into(buffer, position, nowait=nowait)
 
+    def read_ahead(self, wanted: bool) -> None:
+        self._pool.file(self._path).read_ahead(wanted)
+
+    def will_need(self, position: int, size: int) -> None:
+        self._pool.file(self._path).will_need(position, size)
+
     def size(self) -> int:
         return self._pool.file(self._path).size()
 

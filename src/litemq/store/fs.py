@@ -13,6 +13,7 @@ import os
 import stat
 import struct
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -41,6 +42,15 @@ class File(Protocol):
 
     def read_into(self, buffer: memoryview, position: int, *, nowait: bool = False) -> int:
         """Fill ``buffer`` and return how many bytes came; fewer only at the end of the file."""
+
+    def read_ahead(self, wanted: bool) -> None:
+        """Let reads bring what follows, too, or only what they ask for.
+
+        Behind the growing end of a preallocated file follow zeros: the kernel would make megabytes of them at once.
+        """
+
+    def will_need(self, position: int, size: int) -> None:
+        """Begin to read bytes that will be asked for soon."""
 
     def size(self) -> int:
         """Return the file's length."""
@@ -151,6 +161,16 @@ class OsFile(Descriptor):
                 break
             have += count
         return have
+
+    def read_ahead(self, wanted: bool) -> None:
+        if hasattr(os, "posix_fadvise"):
+            with suppress(OSError):  # it is advice: a file system need not take it
+                os.posix_fadvise(self.fd, 0, 0, os.POSIX_FADV_NORMAL if wanted else os.POSIX_FADV_RANDOM)
+
+    def will_need(self, position: int, size: int) -> None:
+        if hasattr(os, "posix_fadvise"):
+            with suppress(OSError):
+                os.posix_fadvise(self.fd, position, size, os.POSIX_FADV_WILLNEED)
 
     def size(self) -> int:
         return os.fstat(self.fd).st_size

@@ -92,7 +92,14 @@ class MessageStore:
         )
         self._flusher = Flusher(parts.log, config, flushed=parts.flushed, note=parts.mark.note_flushed)
         self._dispatcher.on_error = lambda error: self._log.stop(write_error(error))
-        self._reader = PullReader(parts.log, parts.queues, parts.index, parts.tables, lambda: self.readable_end)
+        self._reader = PullReader(
+            parts.log,
+            parts.queues,
+            parts.index,
+            parts.tables,
+            lambda: self.readable_end,
+            sees_all=config.flush == "async",
+        )
         self._state = StateWriter(parts, self._appender, self._flusher, clock)
         self.plain = PlainTopics(self._appender, parts.tables, self._state.find_queue)
         """Topics whose sends ``append_rows`` takes."""
@@ -401,13 +408,9 @@ class MessageStore:
         found = (self._reader.message_at(topic, queue_id, at) for at in range(offset, end))
         return [record for record in found if record is not None]
 
-    def watch(self, topic: str, queue_id: int) -> None:
-        """Put the queue into ``woken`` as soon as it has a message more than readers see now."""
-        tail = self._state.find_queue(topic, queue_id)
-        if tail.next_offset > self._reader.max_offset(topic, queue_id):
-            self.woken.append(tail)  # appended, and readable after the next flush
-        else:
-            tail.watch = self.woken
+    def queue(self, topic: str, queue_id: int) -> QueueTail:
+        """Return a queue to watch: one whose ``watch`` is set to ``woken`` is put there by its next message."""
+        return self._state.find_queue(topic, queue_id)
 
     def queues(self) -> list[TopicQueue]:
         """Return every queue, LiteMQ's own included."""

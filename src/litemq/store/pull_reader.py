@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterator
-from enum import Enum
 
 from litemq.format import properties as property_text
 from litemq.format._scan_cy import LITEMQ
@@ -16,6 +15,7 @@ from litemq.format._transcode_cy import properties_text
 from litemq.format.record import LITEMQ as LITEMQ_FORMAT
 from litemq.format.transcode import odd_to_rocketmq, to_rocketmq
 from litemq.store._slice_cy import Pulled, Slicer
+from litemq.store._tail_pull_cy import PullStatus, TailPuller
 from litemq.store._tails_cy import QueueTail
 from litemq.store.arguments import check_text
 from litemq.store.commit_log import CommitLog, read_error
@@ -36,22 +36,17 @@ _MAX_READS = 1_000
 MAX_SCAN = 800
 """Entries that one pull looks at."""
 
+_NEEDED_SOON = 1 << 20
+"""Bytes of the log that a pull which waits for the disk gets on the way: the next pulls are likely to want them."""
 
-class PullStatus(Enum):
-    """How a pull ended."""
-
-    FOUND = "records are there"
-    NO_MATCH = "messages were looked at, none of them is wanted and sound"
-    AT_END = "nothing is there to read yet"
-    TOO_SMALL = "the offset is below the queue's first"
-    TOO_LARGE = "the offset is above the queue's end"
-    EMPTY = "the queue never had a message"
+_ENTRIES_NEEDED_SOON = 64 << 10
+"""… and of entries."""
 
 
 class ColdPull:
     """A pull that has to wait for the disk; any thread may ``finish`` it."""
 
-    __slots__ = ("_filler", "_high", "_low", "_parts", "_segments", "_slicer", "_starts", "offset")
+    __slots__ = ("_end", "_filler", "_high", "_low", "_parts", "_segments", "_slicer", "_starts", "offset")
 
     def __init__(
         self,
@@ -62,7 +57,9 @@ class ColdPull:
         segments: list[Segment],
         low: int,
         high: int,
+        end: int,
     ) -> None:
+        """``end`` is where the log ended when the pull was asked."""
         self._slicer = slicer
         self.offset = offset
         self._parts = parts
@@ -71,6 +68,7 @@ class ColdPull:
         self._starts = [segment.start for segment in segments]
         self._low = low
         self._high = high
+        self._end = end
 
     def finish(self) -> Pulled:
         """Read, waiting for the disk; once only.
@@ -80,15 +78,26 @@ class ColdPull:
         """
         slicer, stride = self._slicer, len(self._filler)
         try:
+            for part in self._parts:
+                if part.file is not None:
+                    part.file.will_need(part.place, max(part.size, _ENTRIES_NEEDED_SOON))
             entries = read_parts(self._parts, self._filler, nowait=False)
             assert entries is not None  # only a read that must not wait gives None
             while slicer.missing():
                 place = (slicer.offset - self.offset) * stride
                 slicer.choose(entries, place, (len(entries) - place) // stride)
+                self._read_ahead(slicer.first_position())
                 slicer.fetch(self._find, False)
         except OSError as error:
             raise read_error(error) from error
         return _complete(slicer, self._low, self._high)
+
+    def _read_ahead(self, position: int) -> None:
+        """Have the disk bring what the next pulls are likely to ask for."""
+        segment = self._find(position)
+        if segment is not None:
+            size = min(_NEEDED_SOON, segment.end - position, self._end - position)
+            segment.file.will_need(position - segment.start, max(size, 0))
 
     def _find(self, position: int) -> Segment | None:
         i = bisect_right(self._starts, position) - 1
@@ -110,9 +119,13 @@ class PullReader(Reader):
         index: KeyIndex,
         tables: Tables,
         readable_end: Callable[[], int],
+        *,
+        sees_all: bool,
     ) -> None:
+        """``sees_all``: everything that was appended can be read, and ``readable_end`` is the log's end."""
         super().__init__(log, queues, index, tables, readable_end)
-        self._slicer = self._new_slicer()
+        self.quick = TailPuller(log, queues, tables, readable_end, sees_all, self._new_slicer())
+        """Answers most pulls at once; it knows neither what is not in memory nor a store that is closed."""
 
     def _new_slicer(self) -> Slicer:
         return Slicer(self._log.format.code == LITEMQ, self._log.format.queue_entry_size, odd_to_rocketmq)
@@ -139,54 +152,49 @@ class PullReader(Reader):
         Raises:
             ReadFailed: the disk did not give the bytes.
         """
+        tail = self.queue(topic, queue_id)
+        if tail is None:
+            first = self._tables.first_offset(topic, queue_id)
+            return self._outside(offset, first, first, first, head_room)
+        return self.pull_from(tail, offset, tag_hashes, max_count, max_bytes, max_scan, head_room, as_rocketmq)
+
+    @asked
+    def queue(self, topic: str, queue_id: int) -> QueueTail | None:
+        """Return the queue for ``pull_from``, None when it never had a message; good until it ``is_gone``."""
+        return self._queues.find(topic, queue_id)
+
+    def pull_from(
+        self,
+        tail: QueueTail,
+        offset: int,
+        tag_hashes: Collection[int] | None,
+        max_count: int,
+        max_bytes: int,
+        max_scan: int,
+        head_room: int,
+        as_rocketmq: bool,
+    ) -> Pulled | ColdPull:
+        """Do as ``pull`` for a queue that is known."""
         if not self._is_open:
             self.check_open()
+        limits = (tag_hashes, max_count, max_bytes, max_scan, head_room, as_rocketmq)
+        quick = self.quick
         try:
-            tail = self._queues.find(topic, queue_id)
-            if tail is None:
-                first = self._tables.first_offset(topic, queue_id)
-                return self._outside(offset, first, first, first, head_room)
-            high = self._queues.end_offset(tail, self._readable_end())
-            low = self._low(tail, high)
+            found: Pulled | None = quick.pull(tail, offset, *limits)
+            if found is not None:
+                return found
+            low, high = quick.low, quick.high
             if not low <= offset < high:
                 return self._outside(offset, low, high, tail.next_offset, head_room)
-            limits = (tag_hashes, max_count, max_bytes, max_scan, head_room, as_rocketmq)
-            slicer = self._slicer
-            slicer.begin(offset, high, *limits)
-            if self._is_warm(slicer, tail) or slicer.count:
-                return _complete(slicer, low, high)
             self.cold_reads += 1
-            self._slicer = self._new_slicer()
+            slicer = self._new_slicer()
+            slicer.log_end = self._log.end
             slicer.begin(offset, high, *limits)
             parts = self._queues.parts(tail, offset, slicer.scan_end - offset)
-            return ColdPull(slicer, offset, parts, self._queues.filler, list(self._log.segments), low, high)
+            segments = list(self._log.segments)
+            return ColdPull(slicer, offset, parts, self._queues.filler, segments, low, high, self._log.end)
         except OSError as error:
             raise read_error(error) from error
-
-    def _is_warm(self, slicer: Slicer, tail: QueueTail) -> bool:
-        """Collect records; return whether all of it was in memory."""
-        stride = tail.entry_size
-        written = tail.next_offset - tail.used // stride
-        find = self._log.segments.find
-        while count := slicer.missing():
-            offset = slicer.offset
-            if offset >= written:
-                slicer.choose(tail.tail, (offset - written) * stride, min(count, tail.next_offset - offset))
-            else:
-                entries = read_parts(self._queues.parts(tail, offset, count), self._queues.filler, nowait=True)
-                if entries is None:
-                    return False
-                slicer.choose(entries, 0, len(entries) // stride)
-            if not slicer.fetch(find, True):
-                return False
-        return True
-
-    def _low(self, tail: QueueTail, high: int) -> int:
-        low = self._queues.min_offset(tail, self._log.start)
-        purged = self._tables.deletions.min_offsets.get(tail.topic)
-        if purged is not None:
-            low = max(low, purged.get(tail.queue_id, 0))
-        return min(low, high)
 
     def _outside(self, offset: int, low: int, high: int, appended: int, head_room: int) -> Pulled:
         """Return why nothing is read; what is appended but not readable yet is waited for."""

@@ -67,6 +67,7 @@ class Segment:
     def seal(self) -> None:
         """Let the file come and go with the others: nothing is appended to it any more."""
         if self._file is not None:
+            self._file.read_ahead(True)
             # It may yet have to be flushed.  Should it be closed before: a write that fails behind our back is told
             # to whoever syncs the file next, by whatever descriptor.
             self._files.put(self.path, self._file)

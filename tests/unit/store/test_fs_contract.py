@@ -57,6 +57,18 @@ def read(fs: FileSystem, path: Path) -> bytes:
 # -- files ------------------------------------------------------------------------------------------------------------
 
 
+def test_what_is_said_about_reading_changes_no_byte(fs: FileSystem, folder: Path) -> None:
+    write(fs, folder / "a", b"abc" * 5000)
+    file = fs.open(folder / "a", write=True)
+    for wanted in (False, True):
+        file.read_ahead(wanted)
+        file.will_need(100, 5000)
+        file.will_need(14_000, 1 << 20)  # beyond the end
+        assert file.read_at(20_000, 0) == b"abc" * 5000
+        assert file.size() == 15_000
+    file.close()
+
+
 @pytest.mark.parametrize("reserve", [False, True])
 def test_a_new_file_is_zeros_of_the_size_asked_for(fs: FileSystem, folder: Path, reserve: bool) -> None:
     file = fs.create(folder / "a", 5000, reserve=reserve)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -21,17 +22,20 @@ from litemq.errors import Closed, ReadFailed
 from litemq.format import litemq
 from litemq.format._text_cy import java_hash
 from litemq.format.placement import Placement
+from litemq.format.queue_entry import LAYOUTS
 from litemq.format.record import FORMATS as RECORD_FORMATS
 from litemq.format.record import ROCKETMQ, decode
 from litemq.format.transcode import odd_to_rocketmq, to_rocketmq
 from litemq.store import _slice_cy, pull_reader
 from litemq.store._slice_cy import Pulled
+from litemq.store._tail_pull_cy import PullStatus
 from litemq.store.fs import OsFileSystem
 from litemq.store.message_store import MessageStore
-from litemq.store.pull_reader import ColdPull, PullStatus
+from litemq.store.pull_reader import ColdPull
 from litemq.types import Appended, LogPosition, Message, QueueOffset
 
 TWIN = _plain.load_plain("litemq.store._slice_cy")
+QUICK_TWIN = _plain.load_plain("litemq.store._tail_pull_cy")
 TAGS = ("", "a", "b", "polygenelubricants")  # the last one's hash is negative in Java
 ROOT = Path("/store-of-a-fake")
 
@@ -166,11 +170,14 @@ def test_a_pull_gives_what_reading_message_by_message_gives(
             cold = store.reader.pull("orders", 0, offset, head_room=head_room, **limits)  # type: ignore[arg-type] # ditto
             fs.is_cold = False
             assert facts(cold.finish() if isinstance(cold, ColdPull) else cold) == wanted
-            usual = store.reader._slicer
-            store.reader._slicer = TWIN.Slicer(name == "litemq", usual_stride(name), odd_to_rocketmq)
+            usual = store.reader.quick
+            slicer = TWIN.Slicer(name == "litemq", usual_stride(name), odd_to_rocketmq)
+            parts = (store._log, store._queues, store.tables, lambda: store.readable_end, True, slicer)
+            store.reader.quick = QUICK_TWIN.TailPuller(*parts)
             found = store.reader.pull("orders", 0, offset, **limits)  # type: ignore[arg-type, assignment] # its own class
-            store.reader._slicer = usual
-            assert (found.status, found.data, found.count, found.next_offset) == wanted[:4]
+            store.reader.quick = usual
+            assert found.status.name == wanted[0].name  # type: ignore[attr-defined] # the twin has its own statuses
+            assert (found.data, found.count, found.next_offset) == wanted[1:4]
 
 
 def usual_stride(name: str) -> int:
@@ -259,11 +266,71 @@ def test_one_read_serves_records_that_lie_near_each_other(tmp_path: Path, fmt: s
         watch.reads.clear()
         assert bodies_of(pull(store, 0)) == [b"%d" % number for number in range(8)]
         assert len(watch.reads) == 1
-        for number in range(3):  # far apart: a span of many times the bytes
+        for number in range(3):  # a span of many times the bytes, but no gap is worth a call
             store.append_many([Message("orders", b"%d" % number), Message("other", b"." * 2000)])
         watch.reads.clear()
         assert bodies_of(pull(store, 8)) == [b"0", b"1", b"2"]
+        assert len(watch.reads) == 1
+        for number in range(3):  # far apart
+            store.append_many([Message("orders", b"%d" % number), Message("other", b"." * 17_000)])
+        watch.reads.clear()
+        assert bodies_of(pull(store, 11)) == [b"0", b"1", b"2"]
         assert len(watch.reads) == 3
+
+
+def reads_of_log(watch: Watch) -> int:
+    return len([path for path in watch.reads if "consumequeue" not in path])
+
+
+def test_small_gaps_make_no_read_of_any_length(tmp_path: Path, fmt: str) -> None:
+    watch = Watch()
+    config = small(format=fmt, segment_bytes=1 << 20)
+    with open_store(tmp_path, config, fs=HookedFileSystem(OsFileSystem(), watch)) as store:
+        for number in range(200):
+            store.append_many([Message("orders", b"%d" % number), Message("other", b"." * 3500)])
+        watch.reads.clear()
+        found = pull(store, 0, max_count=200)
+        assert bodies_of(found) == [b"%d" % number for number in range(200)]
+        assert 3 <= reads_of_log(watch) <= 14  # 740 KB: five whole blocks, what crosses them, and the rest
+
+
+def test_queues_that_lie_among_each_other_share_reads(tmp_path: Path, fmt: str) -> None:
+    watch = Watch()
+    config = small(format=fmt, segment_bytes=4 << 20, queue_entries=5000)
+    with open_store(tmp_path, config, fs=HookedFileSystem(OsFileSystem(), watch)) as store:
+        bodies = {queue: [b"%d.%d." % (number, queue) + bytes(900) for number in range(96)] for queue in range(16)}
+        for number in range(96):
+            store.append_many([Message("orders", bodies[queue][number], queue_id=queue) for queue in range(16)])
+        watch.reads.clear()
+        for offset in (0, 32, 64):
+            for queue in range(16):
+                found = store.reader.pull("orders", queue, offset)
+                assert isinstance(found, Pulled)
+                assert bodies_of(found) == bodies[queue][offset : offset + 32]
+        blocks = store.appended_end // (128 << 10)
+        assert blocks >= 11
+        # Each block once, a record where two of them meet, and for each queue what lies behind the last whole one.
+        assert reads_of_log(watch) <= 2 * blocks + 16 < 48
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_pulls_of_many_queues_at_any_place_give_what_is_stored(tmp_path: Path, fmt: str, seed: int) -> None:
+    dice = random.Random(seed)
+    bodies: dict[int, list[bytes]] = {queue: [] for queue in range(5)}
+    with open_store(tmp_path, small(format=fmt, segment_bytes=300_000, queue_entries=50)) as store:
+        for _ in range(600):
+            queue = dice.randrange(5)
+            body = dice.randbytes(dice.choice([0, 10, 300, 3_000, 20_000]))
+            store.append(Message("orders", body, queue_id=queue))
+            bodies[queue].append(body)
+            if dice.random() < 0.3:
+                queue = dice.randrange(5)
+                low = store.reader.min_offset("orders", queue)
+                offset = dice.randrange(low, len(bodies[queue]) + 1) if len(bodies[queue]) >= low else low
+                found = store.reader.pull("orders", queue, offset, max_count=dice.choice([1, 7, 32, 300]))
+                assert isinstance(found, Pulled)
+                assert bodies_of(found) == bodies[queue][offset : offset + found.count]
+                assert found.count > 0 or offset == len(bodies[queue])
 
 
 def test_a_pull_that_finds_nothing_goes_on_behind_what_it_looked_at(store: MessageStore) -> None:
@@ -277,6 +344,37 @@ def test_a_pull_that_finds_nothing_goes_on_behind_what_it_looked_at(store: Messa
     assert pull(store, 0, max_count=1 << 40, max_scan=1 << 40, max_bytes=1 << 40).count == 901
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_entries_of_any_bytes_harm_nobody(tmp_path: Path, fmt: str, seed: int) -> None:
+    dice = random.Random(seed)
+    layout = LAYOUTS[fmt]
+    with open_store(tmp_path, small(format=fmt, segment_bytes=1 << 20, queue_entries=5000)) as store:
+        fill(store, 300)
+        store.checkpoint()
+        sound = store.reader.pull("orders", 0, 0, max_count=300)
+        assert isinstance(sound, Pulled)
+    files = sorted((tmp_path / "store" / "consumequeue" / "orders" / "0").iterdir())
+    whole = bytearray(files[0].read_bytes())
+    odd = [0, 1, 60, 1 << 31, (1 << 62) - 1, 1 << 62, (1 << 63) - 60, (1 << 63) - 1, (1 << 64) - 1]
+    for _ in range(60):
+        at = dice.randrange(299) * layout.size
+        position = dice.choice([*odd, dice.randrange(1 << 20), dice.randrange(1 << 64)])
+        size = dice.choice([0, 1, 90, 200, 5000, (1 << 27) - 1, 1 << 27, (1 << 31) - 2, dice.randrange(1 << 32)])
+        whole[at : at + 8] = position.to_bytes(8, "big")
+        whole[at + 8 : at + 12] = size.to_bytes(4, "big")
+    files[0].write_bytes(whole)
+    with open_store(tmp_path, small(format=fmt, segment_bytes=1 << 20, queue_entries=5000)) as store:
+        for _ in range(100):
+            offset = dice.randrange(300)
+            found = store.reader.pull(
+                "orders", 0, offset, max_count=dice.choice([1, 32, 300]), as_rocketmq=dice.random() < 0.7
+            )
+            if isinstance(found, ColdPull):
+                found = found.finish()
+            assert len(found.buffer) == found.size + found.start
+            assert len(found.places()) == found.count
+
+
 # -- what is not in memory -------------------------------------------------------------------------------------------
 
 
@@ -287,6 +385,7 @@ def test_a_cold_pull_is_finished_by_a_thread(fmt: str) -> None:
         for offset in (0, 15, 30, 44):
             warm = facts(pull(store, offset))
             fs.is_cold = True
+            store.reader.quick.slicer = store.reader._new_slicer()  # the old one remembers what it read
             before = store.counters()["cold_reads"]
             cold = store.reader.pull("orders", 0, offset)
             assert isinstance(cold, ColdPull)
@@ -350,6 +449,7 @@ def test_any_limits_end_a_pull(fmt: str, max_count: int, max_scan: int) -> None:
         found = pull(store, 0, max_count=max_count, max_scan=max_scan, max_bytes=1 << 40)
         assert found.count == (45 if max_count == 1 << 40 else 1)
         fs.is_cold = True
+        store.reader.quick.slicer = store.reader._new_slicer()  # the old one remembers what it read
         cold = store.reader.pull("orders", 0, 0, max_count=max_count, max_scan=max_scan, max_bytes=1 << 40)
         assert isinstance(cold, ColdPull)
         assert facts(cold.finish()) == facts(found)

@@ -11,6 +11,7 @@ if cython.compiled:
     from cython.cimports.litemq.format._byte_order_h import (
         copy,
         find_special,
+        move,
         put16,
         put32,
         put64,
@@ -20,7 +21,7 @@ if cython.compiled:
     from cython.cimports.litemq.format._spans_cy import Spans
 else:
     from litemq.format._spans_cy import Spans
-    from litemq.format.byte_order import copy, find_special, put16, put32, put64, put_decimal, put_hex
+    from litemq.format.byte_order import copy, find_special, move, put16, put32, put64, put_decimal, put_hex
 
 from litemq.format import spans as columns
 from litemq.wire.remoting.codes import LANGUAGES, PYTHON, VERSION
@@ -74,6 +75,14 @@ _JSON_OPAQUE = cython.declare(bytes, f'"}},"flag":1,"language":"{LANGUAGES[PYTHO
 _JSON_TAIL = cython.declare(bytes, f',"serializeTypeCurrentRPC":"JSON","version":{VERSION}}}'.encode())
 
 
+_PULL_JSON_HEAD = cython.declare(bytes, b',"extFields":{"suggestWhichBrokerId":"0","nextBeginOffset":"')
+_PULL_JSON_LOW = cython.declare(bytes, b'","minOffset":"')
+_PULL_JSON_HIGH = cython.declare(bytes, b'","maxOffset":"')
+_PULL_BINARY_HEAD = cython.declare(bytes, _pair(b"suggestWhichBrokerId", b"0") + b"\x00\x0fnextBeginOffset")
+_PULL_BINARY_LOW = cython.declare(bytes, b"\x00\x09minOffset")
+_PULL_BINARY_HIGH = cython.declare(bytes, b"\x00\x09maxOffset")
+
+
 def is_compiled() -> bool:
     """Return whether this module runs as machine code."""
     return bool(cython.compiled)
@@ -107,6 +116,7 @@ class Outbox:
         copy(self.data, self.size, frame, 0, len(frame))
         self.size += len(frame)
 
+    @cython.ccall
     def take(self) -> bytes:
         """Return all frames; the box is empty afterwards."""
         if cython.compiled:
@@ -257,9 +267,11 @@ def put_json(
     return at
 
 
+@cython.ccall
+@cython.exceptval(-1)
 def sends(
     spans: Spans, first: cython.Py_ssize_t, last: cython.Py_ssize_t, out: Outbox, code: cython.longlong = 0
-) -> None:
+) -> cython.int:
     """Add the answers to the stored sends in rows ``first`` to ``last``: one each, one a batch, none to a oneway.
 
     ``code`` is 0, or 10 when they were not flushed in time.
@@ -293,3 +305,46 @@ def sends(
             out.size = put_binary(out.data, out.size, text, spans.store_address, rows, o, code)
         else:
             out.size = put_json(out.data, out.size, text, spans.store_address, rows, o, code)
+    return 0
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def put_pull_head(
+    p: cython.p_uchar,
+    room: cython.Py_ssize_t,
+    body_size: cython.Py_ssize_t,
+    codec: cython.longlong,
+    code: cython.longlong,
+    opaque: cython.longlong,
+    next_offset: cython.longlong,
+    low: cython.longlong,
+    high: cython.longlong,
+) -> cython.Py_ssize_t:
+    """Write the head of an answer to a pull so that it ends at ``room``, at least 400 bytes; return where it begins.
+
+    ``low`` and ``high`` are the queue's least and greatest offset.
+    """
+    at: cython.Py_ssize_t
+    if codec == 1:
+        put16(p, 8, code)
+        p[10] = _LANGUAGE
+        put16(p, 11, _VERSION)
+        put32(p, 13, opaque)
+        put32(p, 17, 1)
+        put32(p, 21, 0)
+        at = put_number(p, put(p, 29, _PULL_BINARY_HEAD), next_offset)
+        at = put_number(p, put(p, at, _PULL_BINARY_LOW), low)
+        at = put_number(p, put(p, at, _PULL_BINARY_HIGH), high)
+        put32(p, 25, at - 29)
+    else:
+        at = put_decimal(p, put(p, 8, _JSON_CODE), code)
+        at = put_decimal(p, put(p, at, _PULL_JSON_HEAD), next_offset)
+        at = put_decimal(p, put(p, at, _PULL_JSON_LOW), low)
+        at = put_decimal(p, put(p, at, _PULL_JSON_HIGH), high)
+        at = put_decimal(p, put(p, at, _JSON_OPAQUE), opaque)
+        at = put(p, at, _JSON_TAIL)
+    put32(p, 0, at - 4 + body_size)
+    put32(p, 4, (codec << 24) | (at - 8))
+    move(p, room - at, 0, at)
+    return room - at

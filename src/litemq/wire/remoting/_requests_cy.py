@@ -128,7 +128,9 @@ def is_compiled() -> bool:
 # -- frames -------------------------------------------------------------------------------------
 
 
-def split(spans: Spans, start: cython.Py_ssize_t, size: cython.Py_ssize_t) -> int:
+@cython.ccall
+@cython.exceptval(-1)
+def split(spans: Spans, start: cython.Py_ssize_t, size: cython.Py_ssize_t) -> cython.Py_ssize_t:
     """Fill the table from ``spans.data[start : start + size]``; return how many bytes the frames in it take.
 
     ``spans.status`` says why it ended.  The size of a frame is checked as soon as its first word is there.

@@ -1,8 +1,6 @@
 """One connection of a remoting server, both directions: requests in, answers out, and calls of our own.
 
-Everything runs on the event loop.  A connection reads into a buffer that all connections of its server share; only the
-beginning of a frame that has not arrived yet is kept, in a buffer that grows with the bytes that did arrive, never
-with what a peer announces.
+Everything runs on the event loop.  ``_receiver_cy`` has the way of the bytes.
 """
 
 from __future__ import annotations
@@ -15,6 +13,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, cast
 
 from litemq.errors import BadFrame, NoAnswer
+from litemq.wire.remoting._receiver_cy import Receiver
 from litemq.wire.remoting.codes import FLAG_ONEWAY, JSON, MAX_FRAME_SIZE, Code
 from litemq.wire.remoting.command import Request, Response, decode, encode_request, encode_response
 from litemq.wire.remoting.status import answer_to
@@ -29,16 +28,14 @@ Handler = Callable[["Connection", Request], Response | Awaitable[Response | None
 
 Handlers = Mapping[int, Handler]
 
-READ_SIZE = 1 << 18
-"""Bytes that one read may bring."""
-
 _LARGEST_OPAQUE = 0x7FFFFFFF
 
 
-class Connection(asyncio.BufferedProtocol):
+class Connection(Receiver, asyncio.BufferedProtocol):
     """A peer.  Handlers get it as the one who asks; ``call`` and ``notify`` ask the peer."""
 
     def __init__(self, server: Server) -> None:
+        super().__init__(server.read_buffer, server.read_view)
         self.server = server
         self.peer = ""
         """Its address, ``ip:port``."""
@@ -47,17 +44,10 @@ class Connection(asyncio.BufferedProtocol):
         self.version = 0
         self.language = "OTHER"
         self.active_at = 0.0
-        """Loop time of the last sweep before its last sign of life."""
-        self.transport: asyncio.Transport | None = None
-        self._own = bytearray()
-        """The beginning of a frame; its first ``_kept`` bytes count."""
-        self._kept = 0
-        self._reads_own = False
-        """Whether the next bytes are read right behind it."""
+        """Loop time of the first sweep after its last sign of life."""
         self._calls: dict[int, asyncio.Future[Response]] = {}
         self._opaque = 0
         self._tasks: set[asyncio.Future[None]] = set()
-        self._is_paused = False
         self._stalled_at = 0.0
         self.on_lost: list[Callable[[Connection], None]] = []
         """Called once when the connection is gone."""
@@ -107,56 +97,15 @@ class Connection(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         """Stop reading: the peer does not take what it asked for."""
-        self._is_paused = True
+        self.is_paused = True
         self._stalled_at = self.server.now
         if self.is_open and self.transport is not None:
             self.transport.pause_reading()
 
     def resume_writing(self) -> None:
         """Read on."""
-        self._is_paused = False
+        self.is_paused = False
         self.server.resume(self)
-
-    def get_buffer(self, sizehint: int) -> memoryview:
-        """Return where the next bytes go: the shared buffer, behind what is kept; or a long frame's own buffer."""
-        kept = self._kept
-        if kept == 0:
-            return self.server.read_view
-        if kept < READ_SIZE // 2:
-            self.server.read_buffer[:kept] = self._own
-            return self.server.read_view[kept:]
-        if not self._reads_own or len(self._own) - kept < READ_SIZE // 4:
-            # Twice as much each time, so that what arrived is not copied again and again.
-            grown = bytearray(min(2 * kept, MAX_FRAME_SIZE) + READ_SIZE)
-            grown[:kept] = memoryview(self._own)[:kept]
-            self._own = grown
-            self._reads_own = True
-        return memoryview(self._own)[kept:]
-
-    def buffer_updated(self, nbytes: int) -> None:
-        """Take in the bytes that arrived."""
-        self.active_at = self.server.now
-        size = self._kept + nbytes
-        buffer = self._own if self._reads_own else self.server.read_buffer
-        try:
-            used = self.take(buffer, size)
-        except BadFrame as error:
-            logger.warning("connection closed: peer=%s reason=%s", self.peer, error)
-            self.abort()
-            return
-        if used == size:
-            if self._kept:
-                self._keep(b"")
-        elif used or not self._reads_own:
-            self._keep(memoryview(buffer)[used:size])
-        else:
-            self._kept = size
-
-    def _keep(self, beginning: bytes | memoryview) -> None:
-        """Keep the beginning of a frame until the rest arrives."""
-        self._own = bytearray(beginning)
-        self._kept = len(self._own)
-        self._reads_own = False
 
     def eof_received(self) -> bool:
         """Close when the peer does."""
@@ -235,25 +184,24 @@ class Connection(asyncio.BufferedProtocol):
         if not request.is_oneway:
             self.write(encode_response(response, opaque=request.opaque, codec=request.codec))
 
-    def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Send bytes; a peer that leaves too much unread is cut off."""
-        transport = self.transport
-        if transport is None or transport.is_closing():
-            return
-        transport.write(data)
-        if self._is_paused and transport.get_write_buffer_size() > self.server.limits.output_bytes:
-            logger.warning("slow reader closed: peer=%s unread=%d", self.peer, transport.get_write_buffer_size())
+    def check_unread(self) -> int:
+        """Close the connection when its peer leaves too much unread."""
+        unread = self.transport.get_write_buffer_size() if self.transport is not None else 0
+        if unread > self.server.limits.output_bytes:
+            logger.warning("slow reader closed: peer=%s unread=%d", self.peer, unread)
             self.server.slow_readers += 1
-            transport.abort()
+            self.abort()
+        return 0
 
-    @property
-    def is_paused(self) -> bool:
-        """Return whether the peer leaves too much unread."""
-        return self._is_paused
+    def reject(self, error: BadFrame) -> int:
+        """Close the connection: what came is no frame."""
+        logger.warning("connection closed: peer=%s reason=%s", self.peer, error)
+        self.abort()
+        return 0
 
     def is_stalled(self, now: float) -> bool:
         """Return whether the peer has taken nothing of what waits for it for too long."""
-        return self._is_paused and now - self._stalled_at > self.server.limits.output_stall_s
+        return self.is_paused and now - self._stalled_at > self.server.limits.output_stall_s
 
     def abort(self) -> None:
         """Close at once."""

@@ -14,7 +14,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from litemq.errors import CannotListen
-from litemq.wire.remoting.connection import READ_SIZE, Connection, Handlers
+from litemq.wire.remoting._receiver_cy import READ_SIZE
+from litemq.wire.remoting.connection import Connection, Handlers
 
 logger = logging.getLogger(__name__)
 
@@ -189,6 +190,9 @@ class Server:
             await asyncio.sleep(_SWEEP_S)
             self.now = loop.time()
             for connection in list(self.connections):
+                if connection.is_alive:
+                    connection.is_alive = False
+                    connection.active_at = self.now
                 if connection.is_stalled(self.now):
                     logger.warning("slow reader closed: peer=%s", connection.peer)
                     self.slow_readers += 1

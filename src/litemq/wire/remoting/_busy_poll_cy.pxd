@@ -1,0 +1,10 @@
+cdef class BusyPoll:
+    cdef object loop
+    cdef public long long limit_ns
+    cdef object now_ns
+    cdef object look_again
+    cdef long long last
+    cdef long long streak
+    cdef readonly bint is_awake
+    cdef readonly long long turns
+    cpdef int note(self, long long count) except? -1
