@@ -266,7 +266,7 @@ class BrokerConfig:
     max_topics: int = 10_000
     max_groups: int = 10_000
 
-    busy_poll_us: int = 150
+    busy_poll_us: int = 400
     """For so long the broker stays awake for the next request while requests come one at a time, each within this time
     of the last.  It saves waking up, which is most of the latency on a virtual machine, and takes up to one CPU while
     it does; 0: never."""

@@ -28,6 +28,9 @@ _ENDING: Final = (signal.SIGTERM, signal.SIGINT)
 _THRESHOLDS: Final = (10_000, 20, 50)
 """Of the garbage collector: a broker makes few cycles, and a look at many young objects is not free."""
 
+_SWITCH_S: Final = 0.0005
+"""For so long a thread that reads from the disk may keep the interpreter from the loop; Python's own is 5 ms."""
+
 Start = Callable[[AsyncExitStack], Awaitable[None]]
 """Starts everything; what must be closed is pushed onto the stack."""
 
@@ -46,6 +49,7 @@ def serve(start: Start, *, is_child: bool = False) -> None:
         LiteMQError: what could not be started says why; the rest was closed.
     """
     _raise_file_limit()
+    sys.setswitchinterval(_SWITCH_S)
     with _Ending() as ending:
         _run(_serve(start, ending, is_child))
 

@@ -20,6 +20,7 @@ cdef class RowReceiver(Receiver):
     cdef Bench bench
     cdef PullTable pulls
     cdef Peer sender
+    cdef bint drains
     cpdef int serve_row(self, Spans spans, Py_ssize_t row) except? -1
     cpdef int refuse_row(self, Spans spans, Py_ssize_t row, error) except? -1
     cpdef int hold(self, bytes answers) except? -1

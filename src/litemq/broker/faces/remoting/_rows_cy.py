@@ -74,15 +74,20 @@ class Bench:
 
 @cython.cclass
 class RowReceiver(Receiver):  # type: ignore[misc] # what is cimported has no type
-    """The part of a broker's connection that serves rows; a subclass serves what is not plain."""
+    """The part of a broker's connection that serves rows; a subclass serves what is not plain.
+
+    ``drains``: the last read had a pull that found messages at once.  Whoever reads a backlog does not wait for the
+    next message, so the loop need not either.
+    """
 
     if not cython.compiled:
-        __slots__ = ("bench", "pulls", "sender")
+        __slots__ = ("bench", "drains", "pulls", "sender")
 
     def set_up(self, bench: Bench, pulls: PullTable) -> None:
         """Give the connection what it works with."""
         self.bench = bench
         self.pulls = pulls
+        self.drains = False
         self.sender = Peer("0.0.0.0:0")
 
     def set_sender(self, peer: str) -> None:
@@ -130,6 +135,7 @@ class RowReceiver(Receiver):  # type: ignore[misc] # what is cimported has no ty
         count: cython.Py_ssize_t = 0
         spans.data = buffer
         spans.peer = self.sender
+        self.drains = False
         while True:
             at += split(spans, at, size - at)
             count += spans.count
@@ -139,7 +145,7 @@ class RowReceiver(Receiver):  # type: ignore[misc] # what is cimported has no ty
                 break
         if spans.status == _BAD_FRAME:
             raise BadFrame(f"what follows is no frame of at most {MAX_FRAME_SIZE} bytes")
-        self.bench.busy_poll.note(count)
+        self.bench.busy_poll.note(0 if self.drains else count)
         return at
 
     @cython.cfunc
@@ -150,6 +156,7 @@ class RowReceiver(Receiver):  # type: ignore[misc] # what is cimported has no ty
         done: cython.Py_ssize_t
         count: cython.Py_ssize_t = spans.count
         kind: cython.longlong
+        found: cython.longlong
         stored: cython.bint = False
         refuses: cython.bint = self.bench.durability.is_full
         try:
@@ -166,10 +173,13 @@ class RowReceiver(Receiver):  # type: ignore[misc] # what is cimported has no ty
                     stored = True
                 if done < count:
                     if spans.rows[done * _WIDTH + _KIND] == _PULL:
+                        found = self.bench.puller.found
                         try:
                             self.pulls.serve(spans, done)
                         except LiteMQError as error:
                             self.refuse_row(spans, done, error)
+                        if self.bench.puller.found > found:
+                            self.drains = True
                     else:
                         self.serve_row(spans, done)
                     done += spans.rows[done * _WIDTH + _ENTRY_COUNT]
