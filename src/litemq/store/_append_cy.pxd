@@ -10,6 +10,9 @@ cdef class LogEnd:
     cdef public long long segment_end
     cdef public object write_at
     cdef public long long writes
+    cdef public long long messages
+    cdef public long long last_time
+    cdef public long long look_at
 
 
 @cython.final

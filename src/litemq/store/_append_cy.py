@@ -241,17 +241,29 @@ def not_a_message(number: int, item: object) -> TypeError:
 
 @cython.cclass
 class LogEnd:
-    """Where the log is written: the end, the last segment's bounds, and the call that writes into its file."""
+    """Where the log is written: the end, the last segment's bounds, and the call that writes into its file.
+
+    ``last_time`` is the store time of the newest record: the clock may step back, the log's times do not.
+    From ``look_at`` on the store wants to look after its log with each append: something is due, or refused.
+    """
 
     if not cython.compiled:
-        __slots__ = ("end", "segment_end", "segment_start", "write_at", "writes")
+        __slots__ = (
+            *("end", "last_time", "look_at", "messages", "segment_end", "segment_start", "write_at", "writes"),
+        )
 
-    def __init__(self, end: int, segment_start: int, segment_end: int, write_at: Callable[..., None]) -> None:
+    def __init__(self, end: int) -> None:
         self.end = end
+        self.last_time = 0
+        self.look_at = 0
+        self.writes = 0
+        self.messages = 0
+
+    def enter(self, segment_start: int, segment_end: int, write_at: Callable[..., None]) -> None:
+        """Write into another segment from now on."""
         self.segment_start = segment_start
         self.segment_end = segment_end
         self.write_at = write_at
-        self.writes = 0
 
 
 @cython.final
@@ -305,7 +317,6 @@ class Batch:
         queues: dict[str, dict[int, QueueTail]],
         log: LogEnd,
         index: IndexTail,
-        store_time: cython.longlong,
     ) -> list[Appended] | None:
         """Stage, write and dispatch messages in the ordinary case: known queues, room in the segment.
 
@@ -314,7 +325,7 @@ class Batch:
         """
         self.claim()
         try:
-            if self.stage(messages, 0, queues, log.end, log.segment_end - log.end, store_time) != _DONE:
+            if self.stage(messages, 0, queues, log.end, log.segment_end - log.end, log.last_time) != _DONE:
                 self.clear()
                 return None
             log.write_at(self.staged(), log.end - log.segment_start)
@@ -323,6 +334,7 @@ class Batch:
             raise
         log.end += self.size
         log.writes += 1
+        log.messages += self.count
         answer = self.results()
         self.feed(index)
         return answer

@@ -6,6 +6,8 @@ finds its record plain.  All others are left to the caller, which makes a messag
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 try:
     import cython
 except ModuleNotFoundError:
@@ -16,17 +18,20 @@ if cython.compiled:
     from cython.cimports.litemq.format._encode_spans_cy import SpanWriter
     from cython.cimports.litemq.format._spans_cy import Spans
     from cython.cimports.litemq.store._append_cy import Batch, LogEnd
-    from cython.cimports.litemq.store._tails_cy import IndexTail, QueueTail
+    from cython.cimports.litemq.store._tails_cy import IndexEnd, QueueTail
 else:
     from litemq.format._encode_spans_cy import SpanWriter
     from litemq.format._spans_cy import Spans
     from litemq.format.byte_order import same
     from litemq.store._append_cy import Batch, LogEnd
-    from litemq.store._tails_cy import IndexTail, QueueTail
+    from litemq.store._tails_cy import IndexEnd, QueueTail
 
 from litemq.format import rows as layout
 from litemq.format import spans as columns
 from litemq.store._append_cy import DONE, NO_QUEUE, SEGMENT_FULL
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _KIND = cython.declare(cython.Py_ssize_t, columns.KIND)
 _ENTRY_COUNT = cython.declare(cython.Py_ssize_t, columns.ENTRY_COUNT)
@@ -48,10 +53,16 @@ _ROW_WIDTH = cython.declare(cython.Py_ssize_t, layout.WIDTH)
 
 NOT_PLAIN = 5
 """Why a run ended, beside the reasons of ``_append_cy``: the next row is for the caller."""
+WRITE_FAILED = 6
+"""… the log takes no more writes."""
+WANTS_LOOK = 7
+"""… the store wants to look after its log first."""
 _DONE = cython.declare(cython.int, DONE)
 _SEGMENT_FULL = cython.declare(cython.int, SEGMENT_FULL)
 _NO_QUEUE = cython.declare(cython.int, NO_QUEUE)
 _NOT_PLAIN = cython.declare(cython.int, NOT_PLAIN)
+_WRITE_FAILED = cython.declare(cython.int, WRITE_FAILED)
+_WANTS_LOOK = cython.declare(cython.int, WANTS_LOOK)
 
 
 def is_compiled() -> bool:
@@ -81,18 +92,40 @@ class RowAppender:
     """
 
     if not cython.compiled:
-        __slots__ = ("batch", "last", "max_body", "max_record", "plain", "why", "writer")
+        __slots__ = (
+            *("batch", "failed", "finish", "index", "last", "log", "max_body", "max_record", "now_ms", "plain", "why"),
+            "writer",
+        )
 
     def __init__(
-        self, plain: dict[bytes, PlainTopic], batch: Batch, writer: SpanWriter, max_record: int, max_body: int
+        self,
+        plain: dict[bytes, PlainTopic],
+        batch: Batch,
+        log: LogEnd,
+        index: IndexEnd,
+        *,
+        max_record: int,
+        max_body: int,
+        now_ms: Callable[[], int],
+        finish: Callable[[Batch], None],
+        failed: Callable[[OSError], object],
     ) -> None:
+        """``finish`` does for a batch that was fed what is left, ``failed`` is told of a write that failed."""
         self.plain = plain
         self.batch = batch
-        self.writer = writer
+        self.log = log
+        self.index = index
         self.max_record = max_record
         self.max_body = max_body
+        self.now_ms = now_ms
+        self.finish = finish
+        self.failed = failed
         self.last = PlainTopic("", 0)
         self.why = 0
+
+    def set_writer(self, writer: SpanWriter) -> None:
+        """Encode records with ``writer``: needed before the first send."""
+        self.writer = writer
 
     def forget(self) -> None:
         """Look topics up anew: the table of plain topics changed."""
@@ -106,44 +139,77 @@ class RowAppender:
             return False
         return spans.rows[first * _WIDTH + _KIND] == _SEND or spans.rows[first * _WIDTH + _KIND] == _BATCH
 
-    def append(
-        self, spans: Spans, first: cython.Py_ssize_t, log: LogEnd, index: IndexTail, store_time: cython.longlong
-    ) -> int:
+    @cython.ccall
+    @cython.exceptval(-1)
+    def append_ordinary(self, spans: Spans, first: cython.Py_ssize_t) -> cython.Py_ssize_t:
+        """Append plain sends from row ``first`` on, as long as that needs nothing of the store but its log.
+
+        Returns the first row that was not taken; unless ``why`` is DONE or NOT_PLAIN, ``MessageStore.append_rows``
+        may take it yet.  Call ``settle`` in any case, before anything else looks at the store.
+        """
+        if self.log.end >= self.log.look_at:
+            self.why = _WANTS_LOOK
+            return first
+        return self.append(spans, first)
+
+    @cython.ccall
+    @cython.exceptval(-1)
+    def append(self, spans: Spans, first: cython.Py_ssize_t) -> cython.Py_ssize_t:
         """Append plain sends from row ``first`` on with one write; return the first row that was not taken.
 
-        An error leaves nothing of the run behind.  The batch's ``needs_care`` afterwards: as for ``Batch.append``.
+        What was not written leaves nothing behind.  Of what was written queues and index know after ``settle``.
         """
-        if spans is None or log is None or index is None:
-            raise TypeError("spans, log and index must not be None")
+        if spans is None:
+            raise TypeError("spans must be a Spans, not None")
         batch: Batch = self.batch
+        log: LogEnd = self.log
         row: cython.Py_ssize_t
         i: cython.Py_ssize_t
         s: cython.Py_ssize_t
         o: cython.Py_ssize_t = 0
+        now: cython.longlong = self.now_ms()
+        if now > log.last_time:
+            log.last_time = now
         batch.claim()
         try:
-            row = self.stage(spans, first, log.end, log.segment_end - log.end, store_time)
+            row = self.stage(spans, first, log.end, log.segment_end - log.end, log.last_time)
             if batch.count > 0:
                 log.write_at(batch.staged(), log.end - log.segment_start)
+        except OSError as error:
+            batch.clear()
+            self.failed(error)
+            self.why = _WRITE_FAILED
+            return first
         except BaseException:
             batch.clear()
             raise
         if batch.count == 0:
-            batch.needs_care = False
             batch.clear()
             return row
         log.end += batch.size
         log.writes += 1
+        log.messages += batch.count
         for i in range(first, row):
             s = i * _WIDTH
             spans.rows[s + _POSITION] = batch.rows[o + _ROW_POSITION]
             spans.rows[s + _STORED_SIZE] = batch.rows[o + _ROW_SIZE]
             spans.rows[s + _QUEUE_OFFSET] = batch.rows[o + _ROW_QUEUE_OFFSET]
-            spans.rows[s + _STORE_TIME] = store_time
+            spans.rows[s + _STORE_TIME] = log.last_time
             o += _ROW_WIDTH
         spans.store_address = self.writer.store_address
-        batch.feed(index)
         return row
+
+    @cython.ccall
+    @cython.exceptval(-1)
+    def settle(self) -> cython.int:
+        """Feed queues and index with what was appended."""
+        batch: Batch = self.batch
+        if batch.count == 0:
+            return 0
+        batch.feed(self.index.tail)
+        if batch.needs_care:
+            self.finish(batch)
+        return 0
 
     @cython.cfunc
     @cython.exceptval(-1)

@@ -30,3 +30,7 @@ cdef class IndexTail:
     cdef public Py_ssize_t used
     cdef public long long keys_done
     cdef int add(self, unsigned int h, long long position, long long time) except? -1
+
+
+cdef class IndexEnd:
+    cdef public IndexTail tail

@@ -297,3 +297,14 @@ def set_slot(slots: bytearray, number: cython.longlong, value: cython.int) -> cy
         memcpy(p + 4 * number, cython.address(value), 4)
     else:
         slots[4 * number : 4 * number + 4] = value.to_bytes(4, "little", signed=True)
+
+
+@cython.cclass
+class IndexEnd:
+    """Where new keys go: the base of ``KeyIndex``, so that the append kernel finds the file that is current."""
+
+    if not cython.compiled:
+        __slots__ = ("tail",)
+
+    def __init__(self, tail: IndexTail) -> None:
+        self.tail = tail

@@ -18,9 +18,9 @@ from litemq.format import hosts
 from litemq.format import spans as columns
 from litemq.format._spans_cy import Spans
 from litemq.store._append_cy import CONCURRENT, NO_QUEUE, SEGMENT_FULL, Batch, not_a_message
-from litemq.store._rows_cy import PlainTopic, RowAppender
+from litemq.store._rows_cy import WRITE_FAILED, PlainTopic, RowAppender
 from litemq.store._tails_cy import QueueTail
-from litemq.store.commit_log import CommitLog, write_error
+from litemq.store.commit_log import CommitLog
 from litemq.store.consume_queue import Queues
 from litemq.store.dispatcher import Dispatcher
 from litemq.store.queue_files import QueueFiles
@@ -47,7 +47,6 @@ class Appender:
         store_host: str,
         max_body_bytes: int,
         now_ms: Callable[[], int],
-        last_time: int,
     ) -> None:
         self._log = log
         self._dispatcher = dispatcher
@@ -62,9 +61,6 @@ class Appender:
         self.batch = self._new_batch(is_state=False)
         """What clients' messages are staged in."""
         self._state_batch = self._new_batch(is_state=True)
-        self.last_time = last_time
-        """Store time of the newest record: the clock may step back, the log's times do not."""
-        self.messages = 0
         self._slow_thread: int | None = None
         """The thread that opens queues or rolls the log."""
 
@@ -84,15 +80,13 @@ class Appender:
         if log.failure is not None:
             log.check_writable()
         now = self._now_ms()
-        if now > self.last_time:
-            self.last_time = now
+        if now > log.tail.last_time:
+            log.tail.last_time = now
         batch = self._state_batch if is_state else self.batch
         try:
-            answer = batch.append(messages, queues, log.tail, self._dispatcher.index.tail, self.last_time)
+            answer = batch.append(messages, queues, log.tail, self._dispatcher.index.tail)
         except OSError as error:
-            failure = write_error(error)
-            log.stop(failure)
-            raise failure from error
+            raise log.failed(error) from error
         except UnicodeEncodeError as error:
             raise _no_utf8(error) from error
         except (AttributeError, TypeError):
@@ -101,45 +95,46 @@ class Appender:
         if answer is None:
             return self._append_slowly(messages, queues, open_queues, is_state)
         if batch.needs_care:
-            self._finish(batch)
-        self.messages += len(answer)
+            self.finish(batch)
         return answer
 
-    def _finish(self, batch: Batch) -> None:
+    def finish(self, batch: Batch) -> None:
+        """Do for a written batch what the kernel leaves."""
         try:
             self._dispatcher.finish(batch)
         finally:
             batch.clear()
+
+    def row_appender(self, plain: dict[bytes, PlainTopic]) -> RowAppender:
+        """Return what appends the plain sends to these topics."""
+        return RowAppender(
+            plain,
+            self.batch,
+            self._log.tail,
+            self._dispatcher.index,
+            max_record=self.max_record,
+            max_body=self.max_body,
+            now_ms=self._now_ms,
+            finish=self.finish,
+            failed=self._log.failed,
+        )
 
     def append_rows(self, rows: RowAppender, spans: Spans, first: int, open_queue: OpenQueue) -> int:
         """Append plain sends from row ``first`` on; return the first row that was not taken.
 
         An error is raised only when none was taken: after a failed write the next call raises it.
         """
-        log = self._log
-        if log.failure is not None:
-            log.check_writable()
-        now = self._now_ms()
-        if now > self.last_time:
-            self.last_time = now
+        self._log.check_writable()
         row = first
         while True:
-            start = row
-            try:
-                row = rows.append(spans, row, log.tail, self._dispatcher.index.tail, self.last_time)
-            except OSError as error:
-                failure = write_error(error)
-                log.stop(failure)
-                if row > first:
-                    return row
-                raise failure from error
-            if self.batch.needs_care:
-                self._finish(self.batch)
-            self.messages += row - start
+            row = int(rows.append(spans, row))
+            rows.settle()
             why = rows.why
-            if why != SEGMENT_FULL and why != NO_QUEUE:
-                return row
             try:
+                if why == WRITE_FAILED:
+                    self._log.check_writable()
+                if why != SEGMENT_FULL and why != NO_QUEUE:
+                    return row
                 self._help(rows, spans, row, open_queue)
             except LiteMQError:
                 if row > first:

@@ -36,18 +36,19 @@ class CommitLog:
     def __init__(self, segments: Segments, fmt: Format, *, end: int) -> None:
         self.segments = segments
         self.format = fmt
-        self.tail = self._log_end(end)
+        self.tail = LogEnd(end)
         """Where the next record goes; the append kernel moves it."""
+        self._enter_last()
         self.failure: LiteMQError | None = None
         """Why the log takes no more writes."""
         self.rolls = 0
         self.during: During = unwatched
         """Told of what may keep the owner's thread waiting: ``flush``, ``roll``, ``checkpoint``, ``retention``."""
 
-    def _log_end(self, end: int) -> LogEnd:
+    def _enter_last(self) -> None:
         last = self.segments.last
         last.file.read_ahead(False)
-        return LogEnd(end, last.start, last.end, last.file.write_at)
+        self.tail.enter(last.start, last.end, last.file.write_at)
 
     @property
     def end(self) -> int:
@@ -80,6 +81,13 @@ class CommitLog:
         """Take no more writes; the first reason stays."""
         if self.failure is None:
             self.failure = failure
+        self.tail.look_at = 0
+
+    def failed(self, error: OSError) -> LiteMQError:
+        """Take no more writes after one that failed; return its named error."""
+        failure = write_error(error)
+        self.stop(failure)
+        return failure
 
     @contextmanager
     def changing_files(self) -> Iterator[None]:
@@ -87,9 +95,7 @@ class CommitLog:
         try:
             yield
         except OSError as error:
-            failure = write_error(error)
-            self.stop(failure)
-            raise failure from error
+            raise self.failed(error) from error
 
     def roll(self) -> None:
         """Close the last segment with a filler and start the next."""
@@ -104,9 +110,8 @@ class CommitLog:
             segment = self.segments.add(self.tail.segment_end)
             if filler:
                 self.tail.write_at(filler, self.end - self.tail.segment_start)
-        writes = self.tail.writes
-        self.tail = self._log_end(segment.start)
-        self.tail.writes = writes
+        self.tail.end = segment.start
+        self._enter_last()
         self.rolls += 1
 
     # -- read ------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from litemq.format import index_file
 from litemq.format.index_file import ENTRY_SIZE, HEADER_SIZE, IndexEntry, IndexHeader
-from litemq.store._tails_cy import SLOT_PAGE, IndexTail
+from litemq.store._tails_cy import SLOT_PAGE, IndexEnd, IndexTail
 from litemq.store.fs import File, FileSystem
 from litemq.store.open_files import OpenFiles
 
@@ -61,10 +61,11 @@ class SlotWrite:
                 del self._parts[0]
 
 
-class KeyIndex:
+class KeyIndex(IndexEnd):
     """All index files of a store, oldest first."""
 
     def __init__(self, fs: FileSystem, directory: Path, slots: int, entries: int, open_files: int = _MAX_OPEN) -> None:
+        super().__init__(IndexTail(slots, entries))
         self._fs = fs
         self._directory = directory
         self._slots = slots
@@ -79,7 +80,6 @@ class KeyIndex:
         """What the header in the file calls the next number: later entries cannot be found by its slots yet."""
         self._told_time = 0
         self._told_position = 0
-        self.tail = IndexTail(slots, entries)
         self._slot_write = SlotWrite(None, [])
         self.rolls = 0
 

@@ -44,7 +44,6 @@ from litemq.types import Appended, Message, Record, TopicQueue
 logger = logging.getLogger(__name__)
 
 _RETENTION_INTERVAL_MS = 10_000
-_NEVER = 1 << 62
 _NO_QUEUES: dict[int, QueueTail] = {}
 
 
@@ -82,13 +81,13 @@ class MessageStore:
         self.recovered: Recovered = parts.recovered
         """What opening found and mended."""
         self.was_clean = parts.was_clean
+        parts.log.tail.last_time = parts.recovered.last_time
         self._appender = Appender(
             parts.log,
             parts.dispatcher,
             store_host=config.store_host,
             max_body_bytes=config.max_body_bytes,
             now_ms=clock.now_ms,
-            last_time=parts.recovered.last_time,
         )
         self._flusher = Flusher(parts.log, config, flushed=parts.flushed, note=parts.mark.note_flushed)
         self._dispatcher.on_error = lambda error: self._log.stop(write_error(error))
@@ -110,7 +109,7 @@ class MessageStore:
             fs,
             clock,
             self._flusher,
-            last_time=lambda: self._appender.last_time,
+            last_time=lambda: parts.log.tail.last_time,
             save_progress=self._state.save_progress,
         )
         self._housekeeper = Housekeeper(parts, config, fs, clock, self._reader, self._state, self._checkpointer)
@@ -124,7 +123,6 @@ class MessageStore:
         self._progress_at = now + config.progress_interval_ms
         self._retention_at = now + _RETENTION_INTERVAL_MS
         self._worker: ThreadPoolExecutor | None = None
-        self._kick_at = _NEVER
         try:
             self._state.adopt()
             self._flusher.flush()
@@ -136,7 +134,7 @@ class MessageStore:
         if background:
             self._worker = self._checkpointer.worker = ThreadPoolExecutor(1, thread_name_prefix="litemq-store")
             self._flusher.start()
-        self._set_kick()
+        self._set_look()
 
     @classmethod
     def open(
@@ -208,7 +206,7 @@ class MessageStore:
         if self._refuses:
             self._refuse()
         answer = self._appender.append([message], self._public, self._opener)
-        if self._log.tail.end >= self._kick_at:
+        if self._log.tail.end >= self._log.tail.look_at:
             self._kick(answer)
         return answer[0]
 
@@ -228,7 +226,7 @@ class MessageStore:
         if self._refuses:
             self._refuse()
         answer = self._appender.append(messages, self._public, self._opener)
-        if self._log.tail.end >= self._kick_at:
+        if self._log.tail.end >= self._log.tail.look_at:
             self._kick(answer)
         return answer
 
@@ -248,7 +246,7 @@ class MessageStore:
             if self._refuses:
                 self._refuse()
         row = self._appender.append_rows(plain.rows, spans, first, plain.open_queue)
-        if self._log.tail.end >= self._kick_at:
+        if self._log.tail.end >= self._log.tail.look_at:
             self._hurry()
         return row
 
@@ -324,14 +322,20 @@ class MessageStore:
     def _prepare_segment(self) -> None:
         if self._worker is not None and self._log.room < self._parts.layout.segment_bytes // 2:
             self._worker.submit(self._log.segments.prepare, self._log.segments.last.end)
-        self._set_kick()
+        self._set_look()
 
-    def _set_kick(self) -> None:
+    def _set_look(self) -> None:
+        """Say from where on appends are looked at: all of them while messages are refused."""
         config = self._config
-        self._kick_at = min(
-            self._log.end + config.flush_bytes,
-            self._flusher.flushed + config.dirty_limit_bytes + 1,
-        )
+        tail = self._log.tail
+        tail.look_at = min(tail.end + config.flush_bytes, self._flusher.flushed + config.dirty_limit_bytes + 1)
+        if self._refuses or self._log.failure is not None:  # looked at last: the flush thread may just have failed
+            tail.look_at = 0
+
+    def _set_refuses(self, refuses: bool) -> None:
+        if refuses != self._refuses:
+            self._refuses = refuses
+            self._set_look()
 
     # -- tables and progress ---------------------------------------------------------------------
 
@@ -470,7 +474,7 @@ class MessageStore:
         With a background thread they go at a later ``tick``, when what was carried is on disk.
         """
         decided = self._housekeeper.plan()
-        self._refuses = decided.refuse
+        self._set_refuses(decided.refuse)
         self._housekeeper.carry_out(decided)
         return decided
 
@@ -490,7 +494,7 @@ class MessageStore:
     def counters(self) -> dict[str, int]:
         """Return what happened since the store was opened."""
         return {
-            "messages": self._appender.messages,
+            "messages": self._log.tail.messages,
             "log_writes": self._log.writes,
             "log_rolls": self._log.rolls,
             "log_start": self._log.start,

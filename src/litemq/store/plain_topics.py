@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from litemq.format._encode_spans_cy import SpanWriter
 from litemq.format.names import RESERVED_TOPIC_PREFIX
-from litemq.store._rows_cy import PlainTopic, RowAppender
+from litemq.store._rows_cy import PlainTopic
 from litemq.store._tails_cy import QueueTail
 from litemq.store.appender import Appender
 from litemq.store.tables import Tables
@@ -26,17 +26,13 @@ class PlainTopics:
         self._find_queue = find_queue
         self.table: dict[bytes, PlainTopic] = {}
         """By topic, as UTF-8."""
-        self.rows = self._row_appender(())
+        self.rows = appender.row_appender(self.table)
         """Appends the sends of these topics."""
-
-    def _row_appender(self, own: tuple[tuple[str, str], ...]) -> RowAppender:
-        appender = self._appender
-        writer = SpanWriter(appender.format_code, appender.store_host, own)
-        return RowAppender(self.table, appender.batch, writer, appender.max_record, appender.max_body)
+        self.set_own(())
 
     def set_own(self, pairs: tuple[tuple[str, str], ...]) -> None:
         """Have these properties added to every plain send; see ``plain_names.ADDED``."""
-        self.rows = self._row_appender(pairs)
+        self.rows.set_writer(SpanWriter(self._appender.format_code, self._appender.store_host, pairs))
 
     def put(self, topic: str, queue_count: int) -> None:
         """Take the sends to queues 0 to ``queue_count - 1`` of a topic as plain from now on.

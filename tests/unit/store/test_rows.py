@@ -20,12 +20,16 @@ from tests.unit.store.live_support import FORMATS, SEGMENT, open_store, small
 from litemq.errors import (
     Closed,
     ConcurrentAppend,
+    FlushFailed,
     StoreFull,
     WriteFailed,
 )
 from litemq.format import names, plain_names, properties
 from litemq.format import spans as columns
 from litemq.format._spans_cy import Peer, Spans
+from litemq.store._append_cy import DONE, NO_QUEUE
+from litemq.store._rows_cy import NOT_PLAIN as NOT_PLAIN_ROW
+from litemq.store._rows_cy import WANTS_LOOK, WRITE_FAILED
 from litemq.store.fs import OsFileSystem
 from litemq.store.message_store import MessageStore
 from litemq.types import Message, MessageType
@@ -51,6 +55,14 @@ def ready(store: MessageStore, *topics: str, queues: int = 8) -> None:
         store.put_topic(topic)
         store.put_plain(topic, queues)
     store.set_own_properties(ADDED)
+
+
+def append(store: MessageStore, spans: Spans, row: int) -> int:
+    """Append the way a connection does: what is ordinary without the store, the rest through it."""
+    rows = store.plain.rows
+    done = rows.append_ordinary(spans, row)
+    rows.settle()
+    return int(done) if rows.why in (DONE, NOT_PLAIN_ROW) else store.append_rows(spans, done)
 
 
 # ── the same as messages ──
@@ -214,7 +226,7 @@ def test_the_log_is_that_of_the_messages(
     row = 0
     answered: list[int] = []
     while row < spans.count:
-        done = store.append_rows(spans, row)
+        done = append(store, spans, row)
         sends(spans, row, done, out)
         answered += range(row, done)
         if done < spans.count:  # only a batch at the end of a segment
@@ -461,11 +473,56 @@ def test_a_failed_write(tmp_path: Path) -> None:
         assert store.reader.max_offset("orders", 0) == done
 
 
+def test_an_ordinary_append_leaves_to_the_store_what_it_looks_at(tmp_path: Path) -> None:
+    faults = Faults()
+    with open_store(tmp_path, small(flush_bytes=2000), fs=HookedFileSystem(OsFileSystem(), faults)) as store:
+        ready(store)
+        rows = store.plain.rows
+        spans = spans_of(frames.send(BINARY, 310, Send(body=bytes(500))) + frames.request(BINARY, 34, {}))
+
+        def ordinary() -> tuple[int, int]:
+            done = rows.append_ordinary(spans, 0)
+            rows.settle()
+            return done, rows.why
+
+        assert ordinary() == (0, NO_QUEUE)
+        assert append(store, spans, 0) == 1
+        taken = 1
+        while ordinary() == (1, NOT_PLAIN_ROW):
+            taken += 1
+        assert rows.why == WANTS_LOOK
+        assert 2 < taken < 10, "a flush is due after 2000 bytes"
+        assert store.reader.max_offset("orders", 0) == taken
+        assert append(store, spans, 0) == 1  # asks for the flush
+        assert ordinary() == (1, NOT_PLAIN_ROW)
+
+        store._set_refuses(True)
+        assert ordinary() == (0, WANTS_LOOK)
+        store._set_refuses(False)
+        faults.add(broken_write(path="*/commitlog*"))
+        assert ordinary() == (0, WRITE_FAILED)
+        assert ordinary() == (0, WANTS_LOOK)
+        with pytest.raises(WriteFailed):
+            append(store, spans, 0)
+        assert store.reader.max_offset("orders", 0) == taken + 2
+
+
+def test_a_failed_flush_ends_ordinary_appends(tmp_path: Path) -> None:
+    with open_store(tmp_path) as store:
+        ready(store)
+        spans = spans_of(frames.send(BINARY, 310, Send()))
+        assert append(store, spans, 0) == 1
+        store._log.stop(FlushFailed("a flush failed"))  # what the flush thread does
+        store._set_look()
+        with pytest.raises(FlushFailed):
+            append(store, spans, 0)
+
+
 def test_a_full_disk_refuses_sends_only(tmp_path: Path) -> None:
     with open_store(tmp_path) as store:
         ready(store)
         spans = spans_of(frames.send(BINARY, 310, Send()) + frames.request(BINARY, 34, {}))
-        store._refuses = True
+        store._set_refuses(True)
         with pytest.raises(StoreFull):
             store.append_rows(spans, 0)
         assert store.append_rows(spans, 1) == 1

@@ -1,3 +1,6 @@
+from litemq.wire.remoting._receiver_cy cimport Receiver
+
+
 cdef class BusyPoll:
     cdef object loop
     cdef public long long limit_ns
@@ -5,6 +8,8 @@ cdef class BusyPoll:
     cdef object look_again
     cdef long long last
     cdef long long streak
+    cdef Receiver source
+    cdef long long source_streak
     cdef readonly bint is_awake
     cdef readonly long long turns
-    cpdef int note(self, long long count) except? -1
+    cpdef int note(self, long long count, Receiver source) except? -1

@@ -5,10 +5,13 @@ cdef class Receiver:
     cdef bytearray beginning
     cdef Py_ssize_t kept
     cdef bint reads_own
+    cdef public int descriptor
+    cdef bint writes_now
     cdef public bint is_alive
     cdef public bint is_paused
     cdef int keep(self, beginning) except? -1
     cpdef Py_ssize_t take(self, bytearray buffer, Py_ssize_t size) except? -1
     cpdef int reject(self, error) except? -1
     cpdef int check_unread(self) except? -1
+    cpdef int read_now(self, int turns) except? -1
     cpdef int write(self, data) except? -1

@@ -6,6 +6,8 @@ arrived yet is kept, in a buffer that grows with the bytes that did arrive, neve
 
 from __future__ import annotations
 
+import os
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 try:
@@ -15,6 +17,9 @@ except ModuleNotFoundError:
 
 from litemq.errors import BadFrame
 from litemq.wire.remoting.codes import MAX_FRAME_SIZE
+
+if cython.compiled:
+    from cython.cimports.posix.unistd import read, write
 
 if TYPE_CHECKING:
     import asyncio
@@ -31,6 +36,38 @@ def is_compiled() -> bool:
     return bool(cython.compiled)
 
 
+@cython.cfunc
+@cython.exceptval(check=False)
+def read_some(fd: cython.int, buffer: bytearray, turns: cython.int) -> cython.Py_ssize_t:
+    """Read what is there, looking up to ``turns`` times; 0 or -1 when there was nothing, the end or an error."""
+    got: cython.Py_ssize_t = -1
+    if cython.compiled:
+        p: cython.p_uchar = buffer
+        with cython.nogil:
+            while turns > 0 and got < 0:
+                got = read(fd, p, _READ_SIZE)
+                turns -= 1
+    else:
+        while turns > 0 and got < 0:
+            with suppress(OSError):
+                got = os.readv(fd, [buffer])
+            turns -= 1
+    return got
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def write_some(fd: cython.int, data: bytes) -> cython.Py_ssize_t:
+    """Write what the socket takes at once; -1 when it takes nothing."""
+    if cython.compiled:
+        return write(fd, cython.cast(cython.p_char, data), len(data))
+    else:  # noqa: RET505 - the branch that is not compiled must not be seen by the compiler
+        try:
+            return os.write(fd, data)
+        except OSError:
+            return -1
+
+
 @cython.cclass
 class Receiver:
     """Collects frames, and writes.
@@ -41,7 +78,8 @@ class Receiver:
 
     if not cython.compiled:
         __slots__ = (
-            *("beginning", "is_alive", "is_paused", "kept", "reads_own", "shared", "shared_view", "transport"),
+            *("beginning", "descriptor", "is_alive", "is_paused", "kept", "reads_own", "shared"),
+            *("shared_view", "transport", "writes_now"),
         )
 
     def __init__(self, shared: bytearray, shared_view: memoryview) -> None:
@@ -56,6 +94,9 @@ class Receiver:
         """Whether the next bytes are read right behind it."""
         self.is_alive = True
         self.is_paused = False
+        self.descriptor = -1
+        """The socket's, when its bytes may be read and written past the transport; -1 else."""
+        self.writes_now = False
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Return where the next bytes go: the shared buffer, behind what is kept; or a long frame's own buffer."""
@@ -91,6 +132,37 @@ class Receiver:
             self.keep(memoryview(buffer)[used:size])
         else:
             self.kept = size
+
+    @cython.ccall
+    @cython.exceptval(-1)
+    def read_now(self, turns: cython.int) -> cython.int:
+        """Look at the socket up to ``turns`` times, and take in what one look finds, without waiting for the loop.
+
+        Answers of bytes leave at once, too.  The end of the connection and errors are left to the loop, which sees
+        them next.
+        """
+        transport: object = self.transport
+        if (
+            self.descriptor < 0
+            or self.kept
+            or transport is None
+            or transport.is_closing()  # type: ignore[attr-defined] # object, to the compiler
+            or not transport.is_reading()  # type: ignore[attr-defined]
+            or transport.get_write_buffer_size()  # type: ignore[attr-defined]
+        ):
+            return 0
+        got: cython.Py_ssize_t = read_some(self.descriptor, self.shared, turns)
+        if got <= 0:
+            return 0
+        self.writes_now = True
+        try:
+            self.buffer_updated(got)
+        except BaseException:
+            transport.abort()  # type: ignore[attr-defined] # as the loop does
+            raise
+        finally:
+            self.writes_now = False
+        return 1
 
     @cython.cfunc
     @cython.exceptval(-1)
@@ -130,6 +202,14 @@ class Receiver:
         transport: object = self.transport
         if transport is None or transport.is_closing():  # type: ignore[attr-defined] # object, to the compiler
             return 0
+        if self.writes_now:
+            if type(data) is bytes:
+                wrote: cython.Py_ssize_t = write_some(self.descriptor, data)
+                if wrote == len(data):
+                    return 0
+                if wrote > 0:
+                    data = data[wrote:]
+            self.writes_now = False  # what follows goes behind it
         transport.write(data)  # type: ignore[attr-defined]
         if self.is_paused:
             self.check_unread()

@@ -63,6 +63,8 @@ class Connection(Receiver, asyncio.BufferedProtocol):
         """Take the connection in, or refuse it at a limit."""
         self.transport = cast(asyncio.Transport, transport)
         self.transport.set_write_buffer_limits(high=self.server.limits.output_pause_bytes)
+        if transport.get_extra_info("sslcontext") is None:
+            self.descriptor = transport.get_extra_info("socket").fileno()
         address = transport.get_extra_info("peername") or ("0.0.0.0", 0)
         self.peer = f"[{address[0]}]:{address[1]}" if ":" in address[0] else f"{address[0]}:{address[1]}"
         self.active_at = self.server.now
@@ -74,6 +76,7 @@ class Connection(Receiver, asyncio.BufferedProtocol):
         if exc is not None:
             self._take_rest()
         self.transport = None
+        self.descriptor = -1
         self.server.forget(self)
         lost = NoAnswer(f"the connection of {self.peer} was lost")
         for call in self._calls.values():

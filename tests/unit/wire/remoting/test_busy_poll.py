@@ -11,6 +11,7 @@ import pytest
 from litemq import _plain
 from litemq.wire.remoting import _busy_poll_cy
 from litemq.wire.remoting._busy_poll_cy import STREAK
+from litemq.wire.remoting._receiver_cy import Receiver
 
 BUILDS = [_busy_poll_cy, _plain.load_plain("litemq.wire.remoting._busy_poll_cy")]
 LIMIT_US = 100
@@ -33,19 +34,36 @@ class FakeLoop:
         return bool(due)
 
 
+class FakeConnection(Receiver):
+    """Counts how often it is looked at."""
+
+    def __init__(self) -> None:
+        super().__init__(bytearray(1), memoryview(bytearray(1)))
+        self.looks = 0
+
+    def read_now(self, turns: int) -> int:
+        assert turns > 1
+        self.looks += 1
+        return 0
+
+
 class Scene:
     """A loop, a clock and what is tested."""
 
     def __init__(self, build: ModuleType, limit_us: int = LIMIT_US) -> None:
         self.now_us = 1000
         self.loop = FakeLoop()
+        self.connection = FakeConnection()
         self.poll: Any = build.BusyPoll(self.loop, limit_us, lambda: self.now_us * 1000)
 
-    def requests(self, number: int, gap_us: int, count: int = 1) -> None:
-        """Let reads come, each of ``count`` requests."""
-        for _ in range(number):
+    def requests(
+        self, number: int, gap_us: int, count: int = 1, connections: tuple[FakeConnection, ...] | None = None
+    ) -> None:
+        """Let reads come, each of ``count`` requests, from one connection after the other."""
+        connections = connections or (self.connection,)
+        for i in range(number):
             self.now_us += gap_us
-            self.poll.note(count)
+            self.poll.note(count, connections[i % len(connections)])
 
 
 @pytest.fixture(params=BUILDS, ids=["here", "plain"])
@@ -97,3 +115,30 @@ def test_it_can_be_switched_off(build: ModuleType) -> None:
     scene = Scene(build, limit_us=0)
     scene.requests(10 * STREAK, 30)
     assert not scene.loop.soon
+
+
+def test_the_socket_of_a_lonely_connection_is_looked_at(scene: Scene) -> None:
+    scene.requests(2 * STREAK, 30)
+    for _ in range(5):
+        scene.loop.turn()
+    assert scene.connection.looks == 5
+    other = FakeConnection()
+    scene.requests(2 * STREAK, 30, connections=(scene.connection, other))
+    scene.loop.turn()
+    assert scene.poll.is_awake
+    assert (scene.connection.looks, other.looks) == (5, 0), "two of them: the loop looks at both"
+    scene.requests(STREAK, 30, connections=(other,))
+    scene.loop.turn()
+    assert (scene.connection.looks, other.looks) == (5, 1)
+
+
+def test_a_look_that_fails_ends_nothing(scene: Scene) -> None:
+    class Broken(FakeConnection):
+        def read_now(self, turns: int) -> int:
+            raise ValueError(turns)
+
+    scene.requests(2 * STREAK, 30, connections=(Broken(),))
+    for _ in range(2):
+        with pytest.raises(ValueError, match="64"):
+            scene.loop.turn()
+    assert scene.poll.is_awake

@@ -1,6 +1,7 @@
 from litemq.broker._pull_cy cimport PullCore
 from litemq.broker.faces.remoting._pulls_cy cimport PullTable
 from litemq.format._spans_cy cimport Peer, Spans
+from litemq.store._rows_cy cimport RowAppender
 from litemq.wire.remoting._answers_cy cimport Outbox
 from litemq.wire.remoting._busy_poll_cy cimport BusyPoll
 from litemq.wire.remoting._receiver_cy cimport Receiver
@@ -8,6 +9,7 @@ from litemq.wire.remoting._receiver_cy cimport Receiver
 
 cdef class Bench:
     cdef readonly object store
+    cdef readonly RowAppender rows
     cdef readonly object durability
     cdef readonly PullCore puller
     cdef list woken

@@ -19,6 +19,7 @@ if cython.compiled:
     from cython.cimports.litemq.broker._pull_cy import PullCore
     from cython.cimports.litemq.broker.faces.remoting._pulls_cy import PullTable
     from cython.cimports.litemq.format._spans_cy import Peer, Spans
+    from cython.cimports.litemq.store._rows_cy import RowAppender
     from cython.cimports.litemq.wire.remoting._answers_cy import Outbox, sends
     from cython.cimports.litemq.wire.remoting._busy_poll_cy import BusyPoll
     from cython.cimports.litemq.wire.remoting._receiver_cy import Receiver
@@ -27,6 +28,7 @@ else:
     from litemq.broker._pull_cy import PullCore
     from litemq.broker.faces.remoting._pulls_cy import PullTable
     from litemq.format._spans_cy import Peer, Spans
+    from litemq.store._rows_cy import RowAppender
     from litemq.wire.remoting._answers_cy import Outbox, sends
     from litemq.wire.remoting._busy_poll_cy import BusyPoll
     from litemq.wire.remoting._receiver_cy import Receiver
@@ -34,6 +36,8 @@ else:
 
 from litemq.errors import BadFrame, LiteMQError
 from litemq.format import spans as columns
+from litemq.store._append_cy import DONE
+from litemq.store._rows_cy import NOT_PLAIN
 from litemq.wire.remoting.codes import MAX_FRAME_SIZE
 
 if TYPE_CHECKING:
@@ -47,6 +51,8 @@ _SEND = cython.declare(cython.longlong, columns.SEND)
 _BATCH = cython.declare(cython.longlong, columns.BATCH)
 _PULL = cython.declare(cython.longlong, columns.PULL)
 _FULL = cython.declare(cython.int, columns.FULL)
+_DONE = cython.declare(cython.int, DONE)
+_NOT_PLAIN = cython.declare(cython.int, NOT_PLAIN)
 _BAD_FRAME = cython.declare(cython.int, columns.BAD_FRAME)
 
 
@@ -60,10 +66,11 @@ class Bench:
     """What all connections of a broker work with, one read after the other."""
 
     if not cython.compiled:
-        __slots__ = ("busy_poll", "durability", "outbox", "puller", "spans", "store", "woken")
+        __slots__ = ("busy_poll", "durability", "outbox", "puller", "rows", "spans", "store", "woken")
 
     def __init__(self, store: MessageStore, durability: Durability, puller: PullCore, busy_poll: BusyPoll) -> None:
         self.store = store
+        self.rows: RowAppender = store.plain.rows
         self.durability = durability
         self.puller = puller
         self.woken = store.woken
@@ -145,7 +152,7 @@ class RowReceiver(Receiver):  # type: ignore[misc] # what is cimported has no ty
                 break
         if spans.status == _BAD_FRAME:
             raise BadFrame(f"what follows is no frame of at most {MAX_FRAME_SIZE} bytes")
-        self.bench.busy_poll.note(0 if self.drains else count)
+        self.bench.busy_poll.note(0 if self.drains else count, self)
         return at
 
     @cython.cfunc
@@ -158,20 +165,25 @@ class RowReceiver(Receiver):  # type: ignore[misc] # what is cimported has no ty
         kind: cython.longlong
         found: cython.longlong
         stored: cython.bint = False
-        refuses: cython.bint = self.bench.durability.is_full
+        rows: RowAppender = self.bench.rows
+        refuses: cython.bint = self.bench.durability.waits and self.bench.durability.is_full
         try:
             while first < count:
                 done = first
                 kind = spans.rows[first * _WIDTH + _KIND]
                 if (kind == _SEND or kind == _BATCH) and not refuses:
                     try:
-                        done = store.append_rows(spans, first)  # type: ignore[attr-defined] # object, to the compiler
+                        done = rows.append_ordinary(spans, first)
+                        if rows.why != _DONE and rows.why != _NOT_PLAIN:
+                            rows.settle()
+                            done = store.append_rows(spans, done)  # type: ignore[attr-defined] # object, to the compiler
                     except LiteMQError:
-                        done = first  # Python's way meets the same error, and tells the client
+                        pass  # Python's way meets the same error, and tells the client
                 if done > first:
-                    sends(spans, first, done, self.bench.outbox)
                     stored = True
+                    sends(spans, first, done, self.bench.outbox)
                 if done < count:
+                    rows.settle()
                     if spans.rows[done * _WIDTH + _KIND] == _PULL:
                         found = self.bench.puller.found
                         try:
@@ -196,12 +208,16 @@ class RowReceiver(Receiver):  # type: ignore[misc] # what is cimported has no ty
         bench: Bench = self.bench
         answers: bytes = bench.outbox.take()
         if bench.durability.waits:
+            bench.rows.settle()
             self.hold(answers)
         else:
-            if answers:
-                self.write(answers)
+            try:  # the answers first: their client can go on
+                if answers:
+                    self.write(answers)
+            finally:
+                bench.rows.settle()
             if bench.woken:
                 bench.puller.wake()
-        if bench.store.is_choked:
+        if bench.rows.log.end >= bench.rows.log.look_at and bench.store.is_choked:
             self.choke()
         return 0
