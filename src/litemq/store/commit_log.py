@@ -47,7 +47,6 @@ class CommitLog:
 
     def _enter_last(self) -> None:
         last = self.segments.last
-        last.file.read_ahead(False)
         self.tail.enter(last.start, last.end, last.file.write_at)
 
     @property

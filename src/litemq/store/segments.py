@@ -67,7 +67,6 @@ class Segment:
     def seal(self) -> None:
         """Let the file come and go with the others: nothing is appended to it any more."""
         if self._file is not None:
-            self._file.read_ahead(True)
             # It may yet have to be flushed.  Should it be closed before: a write that fails behind our back is told
             # to whoever syncs the file next, by whatever descriptor.
             self._files.put(self.path, self._file)
@@ -91,7 +90,13 @@ class Segments:
         self._segments: list[Segment] = []
         self._prepared: Segment | None = None
         self._making = threading.Lock()
-        self._files: OpenFiles[Path] = OpenFiles(min(open_files, MAX_OPEN), lambda path: fs.open(path, write=True))
+        self._files: OpenFiles[Path] = OpenFiles(min(open_files, MAX_OPEN), self._open_file)
+
+    def _open_file(self, path: Path) -> File:
+        file = self._fs.open(path, write=True)
+        # The kernel would read ahead on the loop, and behind the log's end.
+        file.read_ahead(False)
+        return file
 
     @classmethod
     def open(cls, fs: FileSystem, directory: Path, segment_bytes: int, open_files: int = MAX_OPEN) -> Segments:
@@ -174,6 +179,7 @@ class Segments:
         path = self._directory / name_of(start)
         self._fs.remove(self._new)
         file = self._fs.create(self._new, self._size, reserve=True)
+        file.read_ahead(False)
         file.sync()  # a name must never lead to a file whose length did not reach the disk
         self._fs.rename(self._new, path)
         self._fs.sync_dir(self._directory)  # without it a power cut can take a flushed segment's name away

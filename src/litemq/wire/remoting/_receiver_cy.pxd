@@ -9,9 +9,13 @@ cdef class Receiver:
     cdef bint writes_now
     cdef public bint is_alive
     cdef public bint is_paused
+    cdef public bint is_behind
     cdef int keep(self, beginning) except? -1
     cpdef Py_ssize_t take(self, bytearray buffer, Py_ssize_t size) except? -1
     cpdef int reject(self, error) except? -1
     cpdef int check_unread(self) except? -1
     cpdef int read_now(self, int turns) except? -1
+    cpdef int go_on(self) except? -1
+    cdef int serve_safely(self, Py_ssize_t got) except? -1
+    cpdef bint later(self) except? -1
     cpdef int write(self, data) except? -1

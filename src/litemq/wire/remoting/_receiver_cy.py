@@ -78,7 +78,7 @@ class Receiver:
 
     if not cython.compiled:
         __slots__ = (
-            *("beginning", "descriptor", "is_alive", "is_paused", "kept", "reads_own", "shared"),
+            *("beginning", "descriptor", "is_alive", "is_behind", "is_paused", "kept", "reads_own", "shared"),
             *("shared_view", "transport", "writes_now"),
         )
 
@@ -94,6 +94,8 @@ class Receiver:
         """Whether the next bytes are read right behind it."""
         self.is_alive = True
         self.is_paused = False
+        self.is_behind = False
+        """Whether whole frames wait to be served, see ``later``; nothing is read meanwhile."""
         self.descriptor = -1
         """The socket's, when its bytes may be read and written past the transport; -1 else."""
         self.writes_now = False
@@ -156,13 +158,33 @@ class Receiver:
             return 0
         self.writes_now = True
         try:
-            self.buffer_updated(got)
-        except BaseException:
-            transport.abort()  # type: ignore[attr-defined] # as the loop does
-            raise
+            self.serve_safely(got)
         finally:
             self.writes_now = False
         return 1
+
+    @cython.ccall
+    @cython.exceptval(-1)
+    def go_on(self) -> cython.int:
+        """Serve what was left for later; some of it may be left again."""
+        if self.is_behind:
+            self.is_behind = False
+            self.get_buffer(-1)  # puts it where bytes are served from
+            self.serve_safely(0)
+        return 0
+
+    @cython.cfunc
+    @cython.exceptval(-1)
+    def serve_safely(self, got: cython.Py_ssize_t) -> cython.int:
+        """Take bytes in as the loop does, which ends a connection whose bytes cannot be served."""
+        transport: object = self.transport
+        try:
+            self.buffer_updated(got)
+        except BaseException:
+            if transport is not None:
+                transport.abort()  # type: ignore[attr-defined] # object, to the compiler
+            raise
+        return 0
 
     @cython.cfunc
     @cython.exceptval(-1)
@@ -188,6 +210,12 @@ class Receiver:
     def reject(self, error: BadFrame) -> cython.int:
         """Close the connection: what came is no frame."""
         return 0
+
+    @cython.ccall
+    @cython.exceptval(-1)
+    def later(self) -> cython.bint:
+        """Have ``go_on`` called when the loop has looked after the others; False: it cannot be."""
+        return False
 
     @cython.ccall
     @cython.exceptval(-1)

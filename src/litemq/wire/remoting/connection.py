@@ -73,6 +73,7 @@ class Connection(Receiver, asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the connection: calls fail, whoever asked to know is told."""
+        self.go_on()  # with what came before the end; nothing can be left for later any more
         if exc is not None:
             self._take_rest()
         self.transport = None
@@ -186,6 +187,20 @@ class Connection(Receiver, asyncio.BufferedProtocol):
         """Answer a request; one that wants no answer gets none."""
         if not request.is_oneway:
             self.write(encode_response(response, opaque=request.opaque, codec=request.codec))
+
+    def later(self) -> bool:
+        """Have ``go_on`` called when the loop has looked after the others; False: it cannot be."""
+        if not self.is_open or self.transport is None:
+            return False
+        self.is_behind = True
+        self.transport.pause_reading()
+        asyncio.get_running_loop().call_soon(self._go_on_reading)
+        return True
+
+    def _go_on_reading(self) -> None:
+        self.go_on()
+        if not self.is_behind:
+            self.server.resume(self)
 
     def check_unread(self) -> int:
         """Close the connection when its peer leaves too much unread."""

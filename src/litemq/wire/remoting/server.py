@@ -181,7 +181,9 @@ class Server:
 
     def resume(self, connection: Connection) -> None:
         """Read from a connection again, unless something else holds it."""
-        if not self._is_choked and not connection.is_paused and connection.is_open and connection.transport is not None:
+        if self._is_choked or connection.is_paused or connection.is_behind:
+            return
+        if connection.is_open and connection.transport is not None:
             connection.transport.resume_reading()
 
     async def _sweep(self) -> None:

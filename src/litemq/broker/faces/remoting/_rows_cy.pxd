@@ -16,6 +16,7 @@ cdef class Bench:
     cdef readonly BusyPoll busy_poll
     cdef readonly Spans spans
     cdef readonly Outbox outbox
+    cdef public object now_ns
 
 
 cdef class RowReceiver(Receiver):
@@ -27,5 +28,5 @@ cdef class RowReceiver(Receiver):
     cpdef int refuse_row(self, Spans spans, Py_ssize_t row, error) except? -1
     cpdef int hold(self, bytes answers) except? -1
     cpdef int choke(self) except? -1
-    cdef int serve_rows(self, Spans spans) except? -1
+    cdef Py_ssize_t serve_rows(self, Spans spans) except? -1
     cdef int finish(self) except? -1

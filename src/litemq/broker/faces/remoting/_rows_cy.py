@@ -8,6 +8,7 @@ write.
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 try:
@@ -41,6 +42,8 @@ from litemq.store._rows_cy import NOT_PLAIN
 from litemq.wire.remoting.codes import MAX_FRAME_SIZE
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from litemq.broker.durability import Durability
     from litemq.store.message_store import MessageStore
 
@@ -50,10 +53,13 @@ _WIDTH = cython.declare(cython.Py_ssize_t, columns.WIDTH)
 _SEND = cython.declare(cython.longlong, columns.SEND)
 _BATCH = cython.declare(cython.longlong, columns.BATCH)
 _PULL = cython.declare(cython.longlong, columns.PULL)
+_FRAME_AT = cython.declare(cython.Py_ssize_t, columns.FRAME_AT)
 _FULL = cython.declare(cython.int, columns.FULL)
 _DONE = cython.declare(cython.int, DONE)
 _NOT_PLAIN = cython.declare(cython.int, NOT_PLAIN)
 _BAD_FRAME = cython.declare(cython.int, columns.BAD_FRAME)
+_TURN_NS = cython.declare(cython.longlong, 100_000)
+"""So long a connection may read a backlog before the loop looks after the others."""
 
 
 def is_compiled() -> bool:
@@ -66,15 +72,23 @@ class Bench:
     """What all connections of a broker work with, one read after the other."""
 
     if not cython.compiled:
-        __slots__ = ("busy_poll", "durability", "outbox", "puller", "rows", "spans", "store", "woken")
+        __slots__ = ("busy_poll", "durability", "now_ns", "outbox", "puller", "rows", "spans", "store", "woken")
 
-    def __init__(self, store: MessageStore, durability: Durability, puller: PullCore, busy_poll: BusyPoll) -> None:
+    def __init__(
+        self,
+        store: MessageStore,
+        durability: Durability,
+        puller: PullCore,
+        busy_poll: BusyPoll,
+        now_ns: Callable[[], int] = time.perf_counter_ns,
+    ) -> None:
         self.store = store
         self.rows: RowAppender = store.plain.rows
         self.durability = durability
         self.puller = puller
         self.woken = store.woken
         self.busy_poll = busy_poll
+        self.now_ns = now_ns
         self.spans = Spans()
         self.outbox = Outbox()
 
@@ -140,6 +154,7 @@ class RowReceiver(Receiver):  # type: ignore[misc] # what is cimported has no ty
         spans: Spans = self.bench.spans
         at: cython.Py_ssize_t = 0
         count: cython.Py_ssize_t = 0
+        served: cython.Py_ssize_t
         spans.data = buffer
         spans.peer = self.sender
         self.drains = False
@@ -147,23 +162,28 @@ class RowReceiver(Receiver):  # type: ignore[misc] # what is cimported has no ty
             at += split(spans, at, size - at)
             count += spans.count
             if spans.count > 0:
-                self.serve_rows(spans)
+                served = self.serve_rows(spans)
+                if served < spans.count:
+                    at = spans.rows[served * _WIDTH + _FRAME_AT]
+                    break
             if spans.status != _FULL:
                 break
-        if spans.status == _BAD_FRAME:
+        if spans.status == _BAD_FRAME and not self.is_behind:
             raise BadFrame(f"what follows is no frame of at most {MAX_FRAME_SIZE} bytes")
         self.bench.busy_poll.note(0 if self.drains else count, self)
         return at
 
     @cython.cfunc
     @cython.exceptval(-1)
-    def serve_rows(self, spans: Spans) -> cython.int:
+    def serve_rows(self, spans: Spans) -> cython.Py_ssize_t:
+        """Serve all rows, or those before the one that is returned: the loop calls ``go_on`` for the others."""
         store: object = self.bench.store
         first: cython.Py_ssize_t = 0
         done: cython.Py_ssize_t
         count: cython.Py_ssize_t = spans.count
         kind: cython.longlong
         found: cython.longlong
+        since: cython.longlong = 0
         stored: cython.bint = False
         rows: RowAppender = self.bench.rows
         refuses: cython.bint = self.bench.durability.waits and self.bench.durability.is_full
@@ -186,12 +206,16 @@ class RowReceiver(Receiver):  # type: ignore[misc] # what is cimported has no ty
                     rows.settle()
                     if spans.rows[done * _WIDTH + _KIND] == _PULL:
                         found = self.bench.puller.found
+                        if since == 0:
+                            since = self.bench.now_ns()
                         try:
                             self.pulls.serve(spans, done)
                         except LiteMQError as error:
                             self.refuse_row(spans, done, error)
                         if self.bench.puller.found > found:
                             self.drains = True
+                            if done + 1 < count and self.bench.now_ns() - since > _TURN_NS and self.later():
+                                return done + 1
                     else:
                         self.serve_row(spans, done)
                     done += spans.rows[done * _WIDTH + _ENTRY_COUNT]
@@ -199,7 +223,7 @@ class RowReceiver(Receiver):  # type: ignore[misc] # what is cimported has no ty
         finally:
             if stored:  # whatever became of the others: the outbox is shared
                 self.finish()
-        return 0
+        return count
 
     @cython.cfunc
     @cython.exceptval(-1)
