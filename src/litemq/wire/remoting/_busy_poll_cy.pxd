@@ -8,8 +8,8 @@ cdef class BusyPoll:
     cdef object look_again
     cdef long long last
     cdef long long streak
-    cdef Receiver source
-    cdef long long source_streak
+    cdef list sources
+    cdef long long familiar
     cdef readonly bint is_awake
     cdef readonly long long turns
     cpdef int note(self, long long count, Receiver source) except? -1

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 try:
     import cython
@@ -19,10 +19,14 @@ from litemq.errors import BadFrame
 from litemq.wire.remoting.codes import MAX_FRAME_SIZE
 
 if cython.compiled:
+    from cython.cimports.cpython.buffer import Py_buffer, PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+    from cython.cimports.litemq.wire.remoting._sched_h import sched_yield
     from cython.cimports.posix.unistd import read, write
 
 if TYPE_CHECKING:
     import asyncio
+
+    Bytes = bytes | bytearray | memoryview
 
 READ_SIZE = 1 << 18
 """Bytes that one read may bring."""
@@ -38,34 +42,71 @@ def is_compiled() -> bool:
 
 @cython.cfunc
 @cython.exceptval(check=False)
-def read_some(fd: cython.int, buffer: bytearray, turns: cython.int) -> cython.Py_ssize_t:
-    """Read what is there, looking up to ``turns`` times; 0 or -1 when there was nothing, the end or an error."""
+def read_some(fd: cython.int, buffer: bytearray) -> cython.Py_ssize_t:
+    """Read what is there; 0 or -1 when there was nothing, the end or an error."""
     got: cython.Py_ssize_t = -1
     if cython.compiled:
         p: cython.p_uchar = buffer
         with cython.nogil:
-            while turns > 0 and got < 0:
-                got = read(fd, p, _READ_SIZE)
-                turns -= 1
+            got = read(fd, p, _READ_SIZE)
     else:
-        while turns > 0 and got < 0:
-            with suppress(OSError):
-                got = os.readv(fd, [buffer])
-            turns -= 1
+        with suppress(OSError):
+            got = os.readv(fd, [buffer])
     return got
 
 
 @cython.cfunc
-@cython.exceptval(check=False)
-def write_some(fd: cython.int, data: bytes) -> cython.Py_ssize_t:
+@cython.exceptval(-2)
+def write_some(fd: cython.int, data: Bytes) -> cython.Py_ssize_t:
     """Write what the socket takes at once; -1 when it takes nothing."""
+    wrote: cython.Py_ssize_t = -1
     if cython.compiled:
-        return write(fd, cython.cast(cython.p_char, data), len(data))
-    else:  # noqa: RET505 - the branch that is not compiled must not be seen by the compiler
-        try:
-            return os.write(fd, data)
-        except OSError:
-            return -1
+        view = cython.declare(Py_buffer)
+        PyObject_GetBuffer(data, cython.address(view), PyBUF_SIMPLE)
+        with cython.nogil:
+            wrote = write(fd, view.buf, view.len)
+        PyBuffer_Release(cython.address(view))
+    else:
+        with suppress(OSError):
+            wrote = os.write(fd, data)
+    return wrote
+
+
+@cython.ccall
+@cython.exceptval(-1)
+def read_first(receivers: list[Any], turns: cython.int) -> cython.int:
+    """Look at connections, each up to ``turns`` times, and take in what one look finds, without waiting for the loop.
+
+    Whoever shares our CPU may go on between two looks: it may be the one that we are waiting for.
+    """
+    receiver: Receiver
+    got: cython.Py_ssize_t
+    ready = [receiver for receiver in receivers if receiver.may_read_now()]
+    if not ready:
+        return 0
+    while turns > 0:
+        turns -= 1
+        for receiver in ready:
+            got = read_some(receiver.descriptor, receiver.shared)
+            if got > 0:
+                receiver.serve_safely(got)
+                return 1
+            if got == 0:
+                return 0
+        give_way()
+    return 0
+
+
+@cython.ccall
+@cython.exceptval(check=False)
+def give_way() -> cython.int:
+    """Let another thread of this CPU run, if there is one."""
+    if cython.compiled:
+        with cython.nogil:
+            sched_yield()
+    else:
+        os.sched_yield()
+    return 0
 
 
 @cython.cclass
@@ -79,7 +120,7 @@ class Receiver:
     if not cython.compiled:
         __slots__ = (
             *("beginning", "descriptor", "is_alive", "is_behind", "is_paused", "kept", "reads_own", "shared"),
-            *("shared_view", "transport", "writes_now"),
+            *("shared_view", "transport"),
         )
 
     def __init__(self, shared: bytearray, shared_view: memoryview) -> None:
@@ -98,7 +139,6 @@ class Receiver:
         """Whether whole frames wait to be served, see ``later``; nothing is read meanwhile."""
         self.descriptor = -1
         """The socket's, when its bytes may be read and written past the transport; -1 else."""
-        self.writes_now = False
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Return where the next bytes go: the shared buffer, behind what is kept; or a long frame's own buffer."""
@@ -137,31 +177,16 @@ class Receiver:
 
     @cython.ccall
     @cython.exceptval(-1)
-    def read_now(self, turns: cython.int) -> cython.int:
-        """Look at the socket up to ``turns`` times, and take in what one look finds, without waiting for the loop.
-
-        Answers of bytes leave at once, too.  The end of the connection and errors are left to the loop, which sees
-        them next.
-        """
+    def may_read_now(self) -> cython.bint:
+        """Return whether bytes may be read past the loop; the end of a connection and errors are left to it."""
         transport: object = self.transport
-        if (
-            self.descriptor < 0
-            or self.kept
-            or transport is None
-            or transport.is_closing()  # type: ignore[attr-defined] # object, to the compiler
-            or not transport.is_reading()  # type: ignore[attr-defined]
-            or transport.get_write_buffer_size()  # type: ignore[attr-defined]
-        ):
-            return 0
-        got: cython.Py_ssize_t = read_some(self.descriptor, self.shared, turns)
-        if got <= 0:
-            return 0
-        self.writes_now = True
-        try:
-            self.serve_safely(got)
-        finally:
-            self.writes_now = False
-        return 1
+        return (
+            self.descriptor >= 0
+            and self.kept == 0
+            and transport is not None
+            and not transport.is_closing()  # type: ignore[attr-defined] # object, to the compiler
+            and transport.is_reading()  # type: ignore[attr-defined]
+        )
 
     @cython.ccall
     @cython.exceptval(-1)
@@ -225,19 +250,17 @@ class Receiver:
 
     @cython.ccall
     @cython.exceptval(-1)
-    def write(self, data: object) -> cython.int:
+    def write(self, data: Bytes) -> cython.int:
         """Send bytes; nothing happens when the connection is gone."""
         transport: object = self.transport
         if transport is None or transport.is_closing():  # type: ignore[attr-defined] # object, to the compiler
             return 0
-        if self.writes_now:
-            if type(data) is bytes:
-                wrote: cython.Py_ssize_t = write_some(self.descriptor, data)
-                if wrote == len(data):
-                    return 0
-                if wrote > 0:
-                    data = data[wrote:]
-            self.writes_now = False  # what follows goes behind it
+        if self.descriptor >= 0 and len(data) > 0 and not transport.get_write_buffer_size():  # type: ignore[attr-defined]
+            wrote: cython.Py_ssize_t = write_some(self.descriptor, data)
+            if wrote == len(data):
+                return 0
+            if wrote > 0:
+                data = memoryview(data)[wrote:]
         transport.write(data)  # type: ignore[attr-defined]
         if self.is_paused:
             self.check_unread()

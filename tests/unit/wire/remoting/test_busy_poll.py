@@ -10,7 +10,7 @@ import pytest
 
 from litemq import _plain
 from litemq.wire.remoting import _busy_poll_cy
-from litemq.wire.remoting._busy_poll_cy import STREAK
+from litemq.wire.remoting._busy_poll_cy import SOURCES, STREAK
 from litemq.wire.remoting._receiver_cy import Receiver
 
 BUILDS = [_busy_poll_cy, _plain.load_plain("litemq.wire.remoting._busy_poll_cy")]
@@ -41,10 +41,9 @@ class FakeConnection(Receiver):
         super().__init__(bytearray(1), memoryview(bytearray(1)))
         self.looks = 0
 
-    def read_now(self, turns: int) -> int:
-        assert turns > 1
+    def may_read_now(self) -> bool:
         self.looks += 1
-        return 0
+        return False
 
 
 class Scene:
@@ -99,7 +98,14 @@ def test_other_requests_never_do(scene: Scene, gap_us: int, count: int) -> None:
     assert not scene.loop.soon
 
 
-@pytest.mark.parametrize(("gap_us", "count"), [(5, 1), (LIMIT_US + 1, 1), (30, 2)])
+def test_requests_that_follow_at_once_change_nothing(scene: Scene) -> None:
+    scene.requests(2 * STREAK, 30)
+    scene.requests(STREAK, 5)
+    scene.loop.turn()
+    assert scene.poll.is_awake
+
+
+@pytest.mark.parametrize(("gap_us", "count"), [(LIMIT_US + 1, 1), (30, 2)])
 def test_one_other_request_ends_a_streak(scene: Scene, gap_us: int, count: int) -> None:
     scene.requests(2 * STREAK, 30)
     assert scene.poll.is_awake
@@ -117,28 +123,38 @@ def test_it_can_be_switched_off(build: ModuleType) -> None:
     assert not scene.loop.soon
 
 
-def test_the_socket_of_a_lonely_connection_is_looked_at(scene: Scene) -> None:
-    scene.requests(2 * STREAK, 30)
+def test_the_sockets_of_few_connections_are_looked_at(scene: Scene) -> None:
+    few = tuple(FakeConnection() for _ in range(SOURCES))
+    scene.requests(3 * STREAK, 30, connections=few)
     for _ in range(5):
         scene.loop.turn()
-    assert scene.connection.looks == 5
-    other = FakeConnection()
-    scene.requests(2 * STREAK, 30, connections=(scene.connection, other))
+    assert [connection.looks for connection in few] == [5] * SOURCES
+    scene.requests(3 * STREAK, 30, connections=(*few, scene.connection))
     scene.loop.turn()
     assert scene.poll.is_awake
-    assert (scene.connection.looks, other.looks) == (5, 0), "two of them: the loop looks at both"
-    scene.requests(STREAK, 30, connections=(other,))
+    assert [connection.looks for connection in few] == [5] * SOURCES, "one too many: the loop looks at all"
+    scene.requests(3 * STREAK, 30)
     scene.loop.turn()
-    assert (scene.connection.looks, other.looks) == (5, 1)
+    assert scene.connection.looks == 1
+
+
+def test_connections_are_forgotten_when_the_loop_sleeps(scene: Scene) -> None:
+    scene.requests(2 * STREAK, 30)
+    scene.now_us += LIMIT_US + 1
+    assert scene.loop.turn()
+    before = scene.connection.looks
+    scene.requests(2 * STREAK, 30, connections=(FakeConnection(),))
+    assert scene.loop.turn()
+    assert scene.connection.looks == before
 
 
 def test_a_look_that_fails_ends_nothing(scene: Scene) -> None:
     class Broken(FakeConnection):
-        def read_now(self, turns: int) -> int:
-            raise ValueError(turns)
+        def may_read_now(self) -> bool:
+            raise ValueError("broken")
 
     scene.requests(2 * STREAK, 30, connections=(Broken(),))
     for _ in range(2):
-        with pytest.raises(ValueError, match="64"):
+        with pytest.raises(ValueError, match="broken"):
             scene.loop.turn()
     assert scene.poll.is_awake

@@ -44,6 +44,7 @@ class Scene:
     """A connection that answers each read, and its peer."""
 
     def __init__(self, build: ModuleType) -> None:
+        self.build = build
         ours, self.peer = socket.socketpair()
         ours.setblocking(False)
         self.transport = FakeTransport(ours)
@@ -62,6 +63,13 @@ class Scene:
         self.receiver: Any = Answering(shared, memoryview(shared))
         self.receiver.transport = self.transport
         self.receiver.descriptor = ours.fileno()
+        self.others: list[Any] = []
+        self._read_first = build.read_first
+
+    def look(self) -> int:
+        """Look at all connections."""
+        found: int = self._read_first([*self.others, self.receiver], 3)
+        return found
 
 
 @pytest.fixture(params=BUILDS, ids=["here", "plain"])
@@ -73,27 +81,37 @@ def scene(request: pytest.FixtureRequest) -> Iterator[Scene]:
 
 
 def test_what_is_there_is_taken_and_answered_at_once(scene: Scene) -> None:
-    assert scene.receiver.read_now(3) == 0
+    assert scene.look() == 0
     scene.peer.sendall(b"request")
     scene.receiver.is_alive = False
-    assert scene.receiver.read_now(3) == 1
+    assert scene.look() == 1
     assert scene.taken == [b"request"]
     assert scene.receiver.is_alive
     assert scene.peer.recv(100) == b"answer"
     assert scene.transport.kept == b""
-    scene.receiver.write(b"later")  # nobody is looking: the loop's business
-    assert scene.transport.kept == b"later"
 
 
-@pytest.mark.parametrize("what", ["closing", "paused", "unwritten", "unfinished", "no socket", "gone"])
+def test_the_first_that_has_something_is_served(scene: Scene) -> None:
+    silent = Scene(scene.build)
+    scene.others = [silent.receiver]
+    scene.peer.sendall(b"request")
+    assert scene.look() == 1
+    assert scene.taken == [b"request"]
+    assert not silent.taken
+    silent.peer.sendall(b"another")
+    assert scene.look() == 1
+    assert silent.taken == [b"another"]
+    silent.transport.end.close()
+    silent.peer.close()
+
+
+@pytest.mark.parametrize("what", ["closing", "paused", "unfinished", "no socket", "gone"])
 def test_the_loop_is_left_alone(scene: Scene, what: str) -> None:
     scene.peer.sendall(b"request")
     if what == "closing":
         scene.transport.closing = True
     elif what == "paused":
         scene.transport.reading = False
-    elif what == "unwritten":
-        scene.transport.kept = b"before"
     elif what == "unfinished":
         scene.receiver.get_buffer(-1)[:1] = b"x"
         scene.receiver.take = lambda _buffer, _size: 0
@@ -102,13 +120,13 @@ def test_the_loop_is_left_alone(scene: Scene, what: str) -> None:
         scene.receiver.descriptor = -1
     else:
         scene.receiver.transport = None
-    assert scene.receiver.read_now(3) == 0
+    assert scene.look() == 0
     assert scene.transport.end.recv(100) == b"request"
 
 
 def test_the_end_is_left_to_the_loop(scene: Scene) -> None:
     scene.peer.close()
-    assert scene.receiver.read_now(3) == 0
+    assert scene.look() == 0
     assert not scene.taken
     assert scene.transport.end.recv(100) == b""
 
@@ -117,7 +135,7 @@ def test_what_the_socket_does_not_take_goes_out_in_order(scene: Scene) -> None:
     large = bytes(range(256)) * 16384  # 4 MiB
     scene.answers = [b"first", large, b"third", memoryview(b"fourth")]
     scene.peer.sendall(b"request")
-    assert scene.receiver.read_now(3) == 1
+    assert scene.look() == 1
     expected = b"first" + large + b"thirdfourth"
     sent = len(expected) - len(scene.transport.kept)
     assert len(b"first") < sent < len(large)
@@ -127,11 +145,24 @@ def test_what_the_socket_does_not_take_goes_out_in_order(scene: Scene) -> None:
     assert received + scene.transport.kept == expected
 
 
-def test_an_answer_that_is_no_bytes_keeps_its_place(scene: Scene) -> None:
-    scene.answers = [b"first", memoryview(b"second"), b"third"]
-    scene.peer.sendall(b"request")
-    assert scene.receiver.read_now(3) == 1
-    assert (scene.peer.recv(100), scene.transport.kept) == (b"first", b"secondthird")
+def test_answers_go_behind_what_the_loop_has_yet_to_send(scene: Scene) -> None:
+    scene.transport.kept = b"before"
+    scene.receiver.write(b"behind")
+    assert scene.transport.kept == b"beforebehind"
+
+
+@pytest.mark.parametrize("data", [b"answer", bytearray(b"answer"), memoryview(b"an answer")[3:]])
+def test_answers_are_written_at_once(scene: Scene, data: bytes | bytearray | memoryview) -> None:
+    scene.receiver.write(data)
+    scene.receiver.write(b"")
+    assert scene.peer.recv(100) == b"answer"
+    assert scene.transport.kept == b""
+
+
+def test_without_a_socket_answers_are_the_loops(scene: Scene) -> None:
+    scene.receiver.descriptor = -1
+    scene.receiver.write(b"answer")
+    assert scene.transport.kept == b"answer"
 
 
 def test_what_cannot_be_served_ends_the_connection(scene: Scene) -> None:
@@ -139,5 +170,5 @@ def test_what_cannot_be_served_ends_the_connection(scene: Scene) -> None:
     scene.transport.write = None  # type: ignore[assignment, method-assign]
     scene.peer.sendall(b"request")
     with pytest.raises(TypeError):
-        scene.receiver.read_now(3)
+        scene.look()
     assert scene.transport.closing

@@ -1,0 +1,2 @@
+cdef extern from "<sched.h>" nogil:
+    int sched_yield()
