@@ -31,6 +31,10 @@ static inline long long litemq_u32(const unsigned char *p, ptrdiff_t at) {
 
 static inline long long litemq_i32(const unsigned char *p, ptrdiff_t at) { return (int32_t)litemq_u32(p, at); }
 
+static inline long long litemq_i64(const unsigned char *p, ptrdiff_t at) {
+    return (long long)((uint64_t)litemq_u32(p, at) << 32 | (uint64_t)litemq_u32(p, at + 4));
+}
+
 static inline void litemq_copy(
     unsigned char *p, ptrdiff_t at, const unsigned char *from, ptrdiff_t start, ptrdiff_t size) {
     memcpy(p + at, from + start, (size_t)size);

@@ -7,6 +7,7 @@ cdef extern from "_byte_order.h" nogil:
     long long u16 "litemq_u16"(Bytes p, Py_ssize_t at)
     long long u32 "litemq_u32"(Bytes p, Py_ssize_t at)
     long long i32 "litemq_i32"(Bytes p, Py_ssize_t at)
+    long long i64 "litemq_i64"(Bytes p, Py_ssize_t at)
     void copy "litemq_copy"(unsigned char* p, Py_ssize_t at, Bytes other, Py_ssize_t start, Py_ssize_t size)
     void move "litemq_move"(unsigned char* p, Py_ssize_t at, Py_ssize_t start, Py_ssize_t size)
     bint same "litemq_same"(Bytes p, Py_ssize_t at, Bytes other, Py_ssize_t start, Py_ssize_t size)

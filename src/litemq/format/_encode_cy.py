@@ -19,12 +19,14 @@ if cython.compiled:
     from cython.cimports.cpython.unicode import PyUnicode_AsUTF8AndSize
     from cython.cimports.libc.string import memcpy, memset
     from cython.cimports.litemq._message_cy import Message
+    from cython.cimports.litemq.format._byte_order_h import put16, put32, put64
     from cython.cimports.litemq.format._scan_cy import note_rocketmq_properties
     from cython.cimports.litemq.format._text_cy import crc32_around, crc32_of, crc32c_of, hash_utf8
 else:
     from litemq._message_cy import Message
     from litemq.format._scan_cy import note_rocketmq_properties
     from litemq.format._text_cy import crc32_around, crc32_of, crc32c_of, hash_utf8
+    from litemq.format.byte_order import put16, put32, put64
 
 from litemq._message_cy import refuse
 from litemq.errors import InvalidRequest, RecordTooLarge
@@ -107,32 +109,6 @@ def text_size(text: str, what: str) -> cython.Py_ssize_t:
     if size > 65535:
         raise RecordTooLarge(what=what, size=size, limit=65535)
     return size
-
-
-@cython.cfunc
-@cython.inline
-@cython.exceptval(check=False)
-def put16(p: cython.p_uchar, at: cython.Py_ssize_t, value: cython.Py_ssize_t) -> cython.void:
-    p[at] = (value >> 8) & 255
-    p[at + 1] = value & 255
-
-
-@cython.cfunc
-@cython.inline
-@cython.exceptval(check=False)
-def put32(p: cython.p_uchar, at: cython.Py_ssize_t, value: cython.longlong) -> cython.void:
-    p[at] = (value >> 24) & 255
-    p[at + 1] = (value >> 16) & 255
-    p[at + 2] = (value >> 8) & 255
-    p[at + 3] = value & 255
-
-
-@cython.cfunc
-@cython.inline
-@cython.exceptval(check=False)
-def put64(p: cython.p_uchar, at: cython.Py_ssize_t, value: cython.longlong) -> cython.void:
-    put32(p, at, value >> 32)
-    put32(p, at + 4, value)
 
 
 @cython.cfunc

@@ -12,37 +12,14 @@ except ModuleNotFoundError:
 
 if cython.compiled:
     from cython.cimports.cpython.unicode import PyUnicode_DecodeUTF8
-
-_HALF = cython.declare(cython.longlong, 1 << 31)
-_WHOLE = cython.declare(cython.longlong, 1 << 32)
+    from cython.cimports.litemq.format._byte_order_h import i64, u16, u32
+else:
+    from litemq.format.byte_order import i64, u16, u32
 
 
 def is_compiled() -> bool:
     """Return whether this module runs as machine code."""
     return bool(cython.compiled)
-
-
-@cython.cfunc
-@cython.inline
-@cython.exceptval(check=False)
-def u16(p: cython.pointer(cython.const[cython.uchar]), at: cython.Py_ssize_t) -> cython.Py_ssize_t:
-    return (p[at] << 8) | p[at + 1]
-
-
-@cython.cfunc
-@cython.inline
-@cython.exceptval(check=False)
-def u32(p: cython.pointer(cython.const[cython.uchar]), at: cython.Py_ssize_t) -> cython.longlong:
-    v: cython.uint = (cython.cast(cython.uint, p[at]) << 24) | (p[at + 1] << 16) | (p[at + 2] << 8) | p[at + 3]
-    return v
-
-
-@cython.cfunc
-@cython.inline
-@cython.exceptval(check=False)
-def i64(p: cython.pointer(cython.const[cython.uchar]), at: cython.Py_ssize_t) -> cython.longlong:
-    high: cython.longlong = u32(p, at)
-    return (high - _WHOLE if high >= _HALF else high) * _WHOLE + u32(p, at + 4)
 
 
 @cython.cfunc

@@ -16,9 +16,11 @@ except ModuleNotFoundError:
 
 if cython.compiled:
     from cython.cimports.libc.string import memcmp
+    from cython.cimports.litemq.format._byte_order_h import i32, i64, u16, u32
     from cython.cimports.litemq.format._text_cy import crc32_around, crc32_of, crc32c_of, hash_utf8, is_utf8
 else:
     from litemq.format._text_cy import crc32_around, crc32_of, crc32c_of, hash_utf8, is_utf8
+    from litemq.format.byte_order import i32, i64, u16, u32
 
 from litemq.format import rows as layout
 
@@ -104,37 +106,6 @@ def is_compiled() -> bool:
 
 
 # -- small readers ------------------------------------------------------------------------------
-
-
-@cython.cfunc
-@cython.inline
-@cython.exceptval(check=False)
-def u16(p: cython.pointer(cython.const[cython.uchar]), at: cython.Py_ssize_t) -> cython.Py_ssize_t:
-    return (p[at] << 8) | p[at + 1]
-
-
-@cython.cfunc
-@cython.inline
-@cython.exceptval(check=False)
-def u32(p: cython.pointer(cython.const[cython.uchar]), at: cython.Py_ssize_t) -> cython.longlong:
-    v: cython.uint = (cython.cast(cython.uint, p[at]) << 24) | (p[at + 1] << 16) | (p[at + 2] << 8) | p[at + 3]
-    return v
-
-
-@cython.cfunc
-@cython.inline
-@cython.exceptval(check=False)
-def i32(p: cython.pointer(cython.const[cython.uchar]), at: cython.Py_ssize_t) -> cython.longlong:
-    v: cython.longlong = u32(p, at)
-    return v - _WHOLE if v >= _HALF else v
-
-
-@cython.cfunc
-@cython.inline
-@cython.exceptval(check=False)
-def i64(p: cython.pointer(cython.const[cython.uchar]), at: cython.Py_ssize_t) -> cython.longlong:
-    high: cython.longlong = i32(p, at)
-    return high * _WHOLE + u32(p, at + 4)
 
 
 @cython.cfunc

@@ -23,11 +23,13 @@ if cython.compiled:
     from cython.cimports.cpython.buffer import PyBUF_READ
     from cython.cimports.cpython.memoryview import PyMemoryView_FromMemory
     from cython.cimports.libc.string import memchr, memcmp, memmove, memset
+    from cython.cimports.litemq.format._byte_order_h import put16, put32, put64, u16, u32
     from cython.cimports.litemq.format._scan_cy import parse_litemq
     from cython.cimports.litemq.format._text_cy import crc32_of
 else:
     from litemq.format._scan_cy import parse_litemq
     from litemq.format._text_cy import crc32_of
+    from litemq.format.byte_order import put16, put32, put64, u16, u32
 
 from litemq.format import hosts, names
 from litemq.format import rows as layout
@@ -91,47 +93,6 @@ def is_compiled() -> bool:
 
 
 # -- small readers and writers ------------------------------------------------------------------
-
-
-@cython.cfunc
-@cython.inline
-@cython.exceptval(check=False)
-def u16(p: cython.pointer(cython.const[cython.uchar]), at: cython.Py_ssize_t) -> cython.Py_ssize_t:
-    return (p[at] << 8) | p[at + 1]
-
-
-@cython.cfunc
-@cython.inline
-@cython.exceptval(check=False)
-def u32(p: cython.pointer(cython.const[cython.uchar]), at: cython.Py_ssize_t) -> cython.longlong:
-    v: cython.uint = (cython.cast(cython.uint, p[at]) << 24) | (p[at + 1] << 16) | (p[at + 2] << 8) | p[at + 3]
-    return v
-
-
-@cython.cfunc
-@cython.inline
-@cython.exceptval(check=False)
-def put16(p: cython.p_uchar, at: cython.Py_ssize_t, value: cython.Py_ssize_t) -> cython.void:
-    p[at] = (value >> 8) & 255
-    p[at + 1] = value & 255
-
-
-@cython.cfunc
-@cython.inline
-@cython.exceptval(check=False)
-def put32(p: cython.p_uchar, at: cython.Py_ssize_t, value: cython.longlong) -> cython.void:
-    p[at] = (value >> 24) & 255
-    p[at + 1] = (value >> 16) & 255
-    p[at + 2] = (value >> 8) & 255
-    p[at + 3] = value & 255
-
-
-@cython.cfunc
-@cython.inline
-@cython.exceptval(check=False)
-def put64(p: cython.p_uchar, at: cython.Py_ssize_t, value: cython.longlong) -> cython.void:
-    put32(p, at, value >> 32)
-    put32(p, at + 4, value)
 
 
 @cython.cfunc

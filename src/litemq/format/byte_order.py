@@ -42,6 +42,11 @@ def i32(p: Buffer, at: int) -> int:
     return int.from_bytes(p[at : at + 4], "big", signed=True)
 
 
+def i64(p: Buffer, at: int) -> int:
+    """Return the signed number in eight bytes."""
+    return int.from_bytes(p[at : at + 8], "big", signed=True)
+
+
 def copy(p: bytearray, at: int, other: Buffer, start: int, size: int) -> None:
     """Copy ``size`` bytes from ``other[start]`` to ``p[at]``."""
     p[at : at + size] = other[start : start + size]

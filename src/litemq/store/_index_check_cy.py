@@ -13,10 +13,12 @@ except ModuleNotFoundError:
     from litemq import _cython_shim as cython
 
 if cython.compiled:
+    from cython.cimports.litemq.format._byte_order_h import i32, i64
     from cython.cimports.litemq.format._text_cy import hash_utf8, is_utf8
     from cython.cimports.litemq.store._queue_check_cy import is_dead, queue_key, topic_key
 else:
     from litemq.format._text_cy import hash_utf8, is_utf8
+    from litemq.format.byte_order import i32, i64
     from litemq.store._queue_check_cy import is_dead, queue_key, topic_key
 
 from litemq.format import rows as layout
@@ -55,23 +57,6 @@ _MASK31 = cython.declare(cython.longlong, 0x7FFFFFFF)
 def is_compiled() -> bool:
     """Return whether this module runs as machine code."""
     return bool(cython.compiled)
-
-
-@cython.cfunc
-@cython.inline
-@cython.exceptval(check=False)
-def i32(p: cython.pointer(cython.const[cython.uchar]), at: cython.Py_ssize_t) -> cython.longlong:
-    v: cython.longlong = p[at]
-    if v >= 128:
-        v -= 256
-    return (v << 24) | (p[at + 1] << 16) | (p[at + 2] << 8) | p[at + 3]
-
-
-@cython.cfunc
-@cython.inline
-@cython.exceptval(check=False)
-def i64(p: cython.pointer(cython.const[cython.uchar]), at: cython.Py_ssize_t) -> cython.longlong:
-    return (i32(p, at) << 32) | (i32(p, at + 4) & _MASK32)
 
 
 # -- the keys of a record ---------------------------------------------------------------------------------

@@ -15,6 +15,9 @@ except ModuleNotFoundError:
 
 if cython.compiled:
     from cython.cimports.libc.string import memcmp
+    from cython.cimports.litemq.format._byte_order_h import i32, i64, u32
+else:
+    from litemq.format.byte_order import i32, i64, u32
 
 from litemq.format import rows as layout
 
@@ -30,7 +33,6 @@ _TOPIC_AT = cython.declare(cython.Py_ssize_t, layout.TOPIC_AT)
 _TOPIC_SIZE = cython.declare(cython.Py_ssize_t, layout.TOPIC_SIZE)
 _PROPERTIES_AT = cython.declare(cython.Py_ssize_t, layout.PROPERTIES_AT)
 _PROPERTIES_SIZE = cython.declare(cython.Py_ssize_t, layout.PROPERTIES_SIZE)
-_SYS_FLAG = cython.declare(cython.Py_ssize_t, layout.SYS_FLAG)
 _WIDTH = cython.declare(cython.Py_ssize_t, layout.WIDTH)
 
 ENTRY_WIDTH = 7
@@ -64,31 +66,6 @@ def is_compiled() -> bool:
 
 
 # -- numbers ---------------------------------------------------------------------------------
-
-
-@cython.cfunc
-@cython.inline
-@cython.exceptval(check=False)
-def u32(p: cython.pointer(cython.const[cython.uchar]), at: cython.Py_ssize_t) -> cython.longlong:
-    v: cython.uint = (cython.cast(cython.uint, p[at]) << 24) | (p[at + 1] << 16) | (p[at + 2] << 8) | p[at + 3]
-    return v
-
-
-@cython.cfunc
-@cython.inline
-@cython.exceptval(check=False)
-def i32(p: cython.pointer(cython.const[cython.uchar]), at: cython.Py_ssize_t) -> cython.longlong:
-    v: cython.longlong = p[at]
-    if v >= 128:
-        v -= 256
-    return (v << 24) | (p[at + 1] << 16) | (p[at + 2] << 8) | p[at + 3]
-
-
-@cython.cfunc
-@cython.inline
-@cython.exceptval(check=False)
-def i64(p: cython.pointer(cython.const[cython.uchar]), at: cython.Py_ssize_t) -> cython.longlong:
-    return (i32(p, at) << 32) | u32(p, at + 4)
 
 
 @cython.cfunc

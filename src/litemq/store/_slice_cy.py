@@ -17,10 +17,12 @@ except ModuleNotFoundError:
 if cython.compiled:
     from cython.cimports.cpython.bytearray import PyByteArray_FromStringAndSize, PyByteArray_Resize
     from cython.cimports.libc.string import memchr, memcpy, memmove, memset
+    from cython.cimports.litemq.format._byte_order_h import i64, u32
     from cython.cimports.litemq.format._transcode_cy import properties_place, put_as_rocketmq, strip_rocketmq
     from cython.cimports.litemq.store._fs_cy import Descriptor
 else:
     from litemq.format._transcode_cy import properties_place, put_as_rocketmq, strip_rocketmq
+    from litemq.format.byte_order import i64, u32
     from litemq.store._fs_cy import Descriptor
 
 from array import array
@@ -46,34 +48,15 @@ _CHUNK = cython.declare(cython.Py_ssize_t, 256)
 _MAX_SCAN = cython.declare(cython.Py_ssize_t, 1 << 16)
 _MAX_RECORD = cython.declare(cython.longlong, 1 << 27)  # a larger entry is garbage, or stands for no message
 # A literal above 2**31 would be a Python object to the compiler.
-_HALF = cython.declare(cython.longlong, 1 << 31)
-_WHOLE = cython.declare(cython.longlong, 1 << 32)
 _MASK = cython.declare(cython.longlong, (1 << 32) - 1)
 _MAX_POSITION = cython.declare(cython.longlong, 1 << 62)  # behind it sums overflow; no log gets there
 _MIN_RECORD = cython.declare(cython.Py_ssize_t, 91)
-_TAGS = cython.declare(cython.longlong, 0x54414753)
 _MAGIC_LITEMQ = cython.declare(cython.longlong, 0x4C4D5101)
 
 
 def is_compiled() -> bool:
     """Return whether this module runs as machine code."""
     return bool(cython.compiled)
-
-
-@cython.cfunc
-@cython.inline
-@cython.exceptval(check=False)
-def u32(p: cython.pointer(cython.const[cython.uchar]), at: cython.Py_ssize_t) -> cython.longlong:
-    v: cython.uint = (cython.cast(cython.uint, p[at]) << 24) | (p[at + 1] << 16) | (p[at + 2] << 8) | p[at + 3]
-    return v
-
-
-@cython.cfunc
-@cython.inline
-@cython.exceptval(check=False)
-def i64(p: cython.pointer(cython.const[cython.uchar]), at: cython.Py_ssize_t) -> cython.longlong:
-    high: cython.longlong = u32(p, at)
-    return (high - _WHOLE if high >= _HALF else high) * _WHOLE + u32(p, at + 4)
 
 
 @cython.cfunc

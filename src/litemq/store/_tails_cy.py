@@ -15,6 +15,9 @@ except ModuleNotFoundError:
 
 if cython.compiled:
     from cython.cimports.libc.string import memcpy
+    from cython.cimports.litemq.format._byte_order_h import put32, put64
+else:
+    from litemq.format.byte_order import put32, put64
 
 from litemq.format._text_cy import java_hash
 
@@ -32,24 +35,6 @@ SLOT_PAGE = 1024
 def is_compiled() -> bool:
     """Return whether this module runs as machine code."""
     return bool(cython.compiled)
-
-
-@cython.cfunc
-@cython.inline
-@cython.exceptval(check=False)
-def put32(p: cython.p_uchar, at: cython.Py_ssize_t, value: cython.longlong) -> cython.void:
-    p[at] = (value >> 24) & 255
-    p[at + 1] = (value >> 16) & 255
-    p[at + 2] = (value >> 8) & 255
-    p[at + 3] = value & 255
-
-
-@cython.cfunc
-@cython.inline
-@cython.exceptval(check=False)
-def put64(p: cython.p_uchar, at: cython.Py_ssize_t, value: cython.longlong) -> cython.void:
-    put32(p, at, value >> 32)
-    put32(p, at + 4, value)
 
 
 @cython.cclass
