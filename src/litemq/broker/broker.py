@@ -51,6 +51,7 @@ from litemq.format import hosts
 from litemq.store.fs import FileSystem
 from litemq.store.message_store import MessageStore
 from litemq.wire.remoting._busy_poll_cy import BusyPoll
+from litemq.wire.remoting.codes import MAX_BATCH_SIZE
 from litemq.wire.remoting.command import Request, Response, encode_response
 from litemq.wire.remoting.connection import Connection
 from litemq.wire.remoting.server import Server
@@ -59,7 +60,6 @@ from litemq.wire.remoting.topic_table import DataVersion
 logger = logging.getLogger(__name__)
 
 _TICK_S = 0.1
-_MAX_BATCH_BYTES = 8 << 20
 _COLD_THREADS = 4
 _LOCKS_EVERY_MS = 10_000
 
@@ -170,7 +170,7 @@ class Broker:
             monotonic_ms=self.clock.monotonic_ms,
         )
         self.sender = Sender(
-            store, self.topics, self.maker, self.retries, self.send_limits, max_batch_bytes=_MAX_BATCH_BYTES
+            store, self.topics, self.maker, self.retries, self.send_limits, max_batch_bytes=MAX_BATCH_SIZE
         )
         self.puller = Puller(
             store,

@@ -41,6 +41,12 @@ async def _batch(talk: Talk, topic: str, body: bytes) -> Response:
     return await talk.call(Ask.SEND_BATCH_MESSAGE, ext, body, timeout_s=20)
 
 
+async def _large_batch(talk: Talk) -> Response:
+    """Send one that is plain but for its size."""
+    await talk.send("T", b"makes the topic", queue=0)
+    return await _batch(talk, "T", _entry(bytes(MIB)) * 9)
+
+
 async def _big_properties(talk: Talk) -> Response:
     return await talk.send("T", b"x", P="p" * 32_767)
 
@@ -115,7 +121,7 @@ CASES = {
     ),
     "batch": Case(
         LimitsConfig(),
-        lambda talk: _batch(talk, "T", bytes(8 * MIB + 1)),
+        _large_batch,
         Code.MESSAGE_ILLEGAL,
         ("the batch", str(8 * MIB)),
         "refused_batch",

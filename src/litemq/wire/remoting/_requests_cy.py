@@ -28,7 +28,7 @@ else:
 
 from litemq.format import spans as columns
 from litemq.wire.remoting._request_fields_cy import IN_HEADER, NOT_HOT
-from litemq.wire.remoting.codes import MAX_FRAME_SIZE
+from litemq.wire.remoting.codes import MAX_BATCH_SIZE, MAX_FRAME_SIZE
 
 _KIND = cython.declare(cython.Py_ssize_t, columns.KIND)
 _FRAME_AT = cython.declare(cython.Py_ssize_t, columns.FRAME_AT)
@@ -58,6 +58,7 @@ _BAD_FRAME = cython.declare(cython.int, columns.BAD_FRAME)
 _ROW_LIMIT = cython.declare(cython.Py_ssize_t, columns.ROW_LIMIT)
 
 _MAX_FRAME = cython.declare(cython.longlong, MAX_FRAME_SIZE)
+_MAX_BATCH = cython.declare(cython.longlong, MAX_BATCH_SIZE)
 _BINARY_FIXED = cython.declare(cython.Py_ssize_t, 21)
 _ENTRY_FIXED = cython.declare(cython.Py_ssize_t, 22)
 _COMPRESSED = cython.declare(cython.longlong, 0x701)
@@ -181,7 +182,7 @@ def take_batch(spans: Spans, p: cython.p_uchar, o: cython.Py_ssize_t, text_size:
     size: cython.longlong
     count: cython.Py_ssize_t = 0
     text: cython.Py_ssize_t = 0
-    is_sound: cython.bint = at < end and (spans.rows[o + _SYS_FLAG] & _COMPRESSED) == 0
+    is_sound: cython.bint = at < end <= at + _MAX_BATCH and (spans.rows[o + _SYS_FLAG] & _COMPRESSED) == 0
     while is_sound and at < end:
         is_sound = False
         if end - at < _ENTRY_FIXED:

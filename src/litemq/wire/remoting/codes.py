@@ -10,6 +10,8 @@ VERSION: Final = 479
 
 MAX_FRAME_SIZE: Final = 1 << 24
 """Bytes of a frame with its length word; a longer one closes the connection."""
+MAX_BATCH_SIZE: Final = 8 << 20
+"""Bytes of a batch's body; a larger one is refused."""
 
 FLAG_RESPONSE: Final = 1
 FLAG_ONEWAY: Final = 2

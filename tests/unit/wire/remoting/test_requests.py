@@ -21,6 +21,7 @@ from litemq.format import spans as columns
 from litemq.format._spans_cy import Spans
 from litemq.wire.remoting import _requests_cy, command
 from litemq.wire.remoting._requests_cy import split
+from litemq.wire.remoting.codes import MAX_BATCH_SIZE
 
 PLAIN = _plain.load_plain("litemq.wire.remoting._requests_cy")
 PLAIN_SPANS = _plain.load_plain("litemq.format._spans_cy")
@@ -458,6 +459,14 @@ def test_odd_batches(body: bytes) -> None:
 
 def test_a_compressed_batch_is_odd() -> None:
     assert kinds(batch(ENTRY, sys_flag=1)) == [columns.OTHER]
+
+
+def test_a_batch_over_the_limit_is_left_to_be_refused() -> None:
+    head = len(frames.entry(b"", ""))
+    most = frames.entry(bytes(MAX_BATCH_SIZE - head), "")
+    assert len(most) == MAX_BATCH_SIZE
+    assert kinds(batch(most)) == [columns.BATCH]
+    assert kinds(batch(frames.entry(bytes(MAX_BATCH_SIZE - head + 1), ""))) == [columns.OTHER]
 
 
 def test_the_table_is_bounded() -> None:
