@@ -149,12 +149,17 @@ class Toolbox:
             )
 
 
+_given: set[int] = set()
+"""Ports that may not be in use yet: a broker is started when a test wants it."""
+
+
 def free_ports(count: int, steps: tuple[int, ...] = (0,)) -> list[int]:
-    """Return ports that nobody listens on, each with its neighbours at ``steps``."""
+    """Return ports that nobody listens on and nobody was given, each with its neighbours at ``steps``."""
     found: list[int] = []
     for port in range(20000 + os.getpid() % 10000, 60000, 10):
-        if all(_is_free(port + step) for step in steps):
+        if port not in _given and all(_is_free(port + step) for step in steps):
             found.append(port)
+            _given.add(port)
         if len(found) == count:
             return found
     raise AssertionError("no free ports")
