@@ -9,7 +9,7 @@ import struct
 from collections.abc import Iterable, Iterator
 from typing import Any, Self
 
-_SEND_MESSAGE_V2, _UPDATE_AND_CREATE_TOPIC, _GET_MAX_OFFSET = 310, 17, 30
+_SEND_MESSAGE_V2, _UPDATE_AND_CREATE_TOPIC, _GET_MAX_OFFSET, _LITEMQ_STATISTICS = 310, 17, 30, 31001
 _WORDS = struct.Struct(
     ">I"  # size of what follows
     "I"  # top byte: header codec, 0 is JSON; the rest: header size
@@ -66,13 +66,15 @@ class Client:
                 yield answer
 
     def _answer(self) -> Answer:
+        """Return the header of an answer, with its body's bytes as ``body``."""
         words = self._file.read(_WORDS.size)
         if len(words) < _WORDS.size:
             raise Refused("the broker closed the connection")
         size, word = _WORDS.unpack(words)
         rest = self._file.read(size - 4)
-        answer: Answer = json.loads(rest[: word & 0xFFFFFF])
-        return answer
+        end = word & 0xFFFFFF
+        answer: Answer = json.loads(rest[:end])
+        return answer | {"body": rest[end:]}
 
     # -- what benchmarks ask -------------------------------------------------------------------------
 
@@ -96,6 +98,11 @@ class Client:
             int(self.ask(_GET_MAX_OFFSET, {"topic": topic, "queueId": queue})["extFields"]["offset"])
             for queue in range(queues)
         ]
+
+    def statistics(self) -> dict[str, Any]:
+        """Return what LiteMQ tells of itself."""
+        told: dict[str, Any] = json.loads(self.ask(_LITEMQ_STATISTICS, {})["body"])
+        return told
 
     def send_all(self, places: Iterable[tuple[str, int]], body: bytes) -> int:
         """Send one message to each (topic, queue) and return how many were stored."""

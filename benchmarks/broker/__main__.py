@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import figures, native
-from benchmarks.broker import backlog, beside_rocketmq, latency, memory
+from benchmarks.broker import backlog, beside_rocketmq, latency, memory, pauses
 from benchmarks.broker.rows import ROWS, Plan
 from benchmarks.broker.sites import WrongResult
 from benchmarks.peers.process import Broken, Missing, ending_on_signals
@@ -59,7 +59,18 @@ def _memory(options: argparse.Namespace, directory: Path) -> tuple[Any, bool]:
     return _figures("memory", figures.show("memory, file descriptors, start", shown))
 
 
-WORKS: dict[str, Work] = {"rocketmq": _rocketmq, "latency": _latency, "backlog": _backlog, "memory": _memory}
+def _pauses(options: argparse.Namespace, directory: Path) -> tuple[Any, bool]:
+    shown = pauses.run(directory, options.seconds, options.warm, options.format or "litemq")
+    return _figures("pauses", figures.show("pauses of the broker's loop", shown))
+
+
+WORKS: dict[str, Work] = {
+    "rocketmq": _rocketmq,
+    "latency": _latency,
+    "backlog": _backlog,
+    "memory": _memory,
+    "pauses": _pauses,
+}
 
 
 def main() -> int:
