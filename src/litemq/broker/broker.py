@@ -245,6 +245,7 @@ class Broker:
             worker.cancel()
             with suppress(asyncio.CancelledError):
                 await worker
+        self.server.serve_rest()
         self.puller.answer_all()
         if self.store.failure is None:
             await asyncio.get_running_loop().run_in_executor(None, self.store.flush)

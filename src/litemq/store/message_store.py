@@ -247,7 +247,7 @@ class MessageStore:
                 self._refuse()
         row = self._appender.append_rows(plain.rows, spans, first, plain.open_queue)
         if self._log.tail.end >= self._log.tail.look_at:
-            self._hurry()
+            self.look_after_log()
         return row
 
     @property
@@ -313,8 +313,11 @@ class MessageStore:
             raise
         self._prepare_segment()
 
-    def _hurry(self) -> None:
-        """``_kick`` without waiting, for rows that are in the log whatever becomes of a flush."""
+    def look_after_log(self) -> None:
+        """Ask for a flush and make the next file: called when the log has grown beyond ``look_at``.
+
+        It never waits, and does not fail: the rows are in the log whatever becomes of a flush.
+        """
         with suppress(LiteMQError):  # without a thread it is flushed here; the next call says that it failed
             self._flusher.kick()
         self._prepare_segment()

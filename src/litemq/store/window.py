@@ -38,6 +38,8 @@ class Window:
         self.end = at + self._file.read_into(self.view[:wanted], at)
         if self.end < at + wanted:  # cut while we read
             self.size = self.end
+        elif self.end < self.size:
+            self._file.will_need(self.end, len(self._own))  # the kernel does not read ahead in segments by itself
 
     def read(self, at: int, size: int) -> bytes:
         """Return up to ``size`` bytes, fewer only at the end."""

@@ -16,6 +16,8 @@ from tests.support.raw_client import PULL, SEND_V2, frame
 
 from litemq.broker.broker import Broker
 from litemq.broker.faces.remoting.protocol import BrokerConnection
+from litemq.config import StoreConfig
+from litemq.store.message_store import MessageStore
 
 MESSAGES = 8
 
@@ -27,26 +29,30 @@ class Scene:
         self.broker = broker
         self.port = int(broker.address.rpartition(":")[2])
         self.left = 0
+        self.behind = asyncio.Event()
         ticks = itertools.count(1)
         broker.bench.now_ns = lambda: next(ticks) * 60_000
         before = BrokerConnection.later
 
         def later(connection: BrokerConnection) -> bool:
             self.left += 1
+            self.behind.set()
             return before(connection)
 
         monkeypatch.setattr(BrokerConnection, "later", later)
 
 
 @asynccontextmanager
-async def scene(folder: Path, monkeypatch: pytest.MonkeyPatch, body: int = 10) -> AsyncIterator[Scene]:
-    async with running(folder) as (broker, talk):
+async def scene(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, body: int = 10, store: StoreConfig | None = None
+) -> AsyncIterator[Scene]:
+    async with running(folder, store=store) as (broker, talk):
         for number in range(MESSAGES):
             await talk.send("T", b"%d" % number * body)
         yield Scene(broker, monkeypatch)
 
 
-def pull(number: int) -> bytes:
+def pull(number: int, wanted: str = "*", kind: str = "TAG") -> bytes:
     ext = {
         "consumerGroup": "cg",
         "topic": "T",
@@ -56,8 +62,9 @@ def pull(number: int) -> bytes:
         "sysFlag": "4",
         "commitOffset": "0",
         "suspendTimeoutMillis": "0",
-        "subscription": "*",
+        "subscription": wanted,
         "subVersion": "0",
+        "expressionType": kind,
     }
     return frame(PULL, ext, opaque=number)
 
@@ -178,5 +185,100 @@ def test_what_is_no_frame_ends_the_connection_behind_what_was_left(
                 await until(lambda: here.broker.store.reader.max_offset("T", 0) == MESSAGES + 1)
                 await until(lambda: len(here.broker.server.connections) == 1)
                 assert here.left > 0
+
+    asyncio.run(asyncio.wait_for(test(), 60))
+
+
+def test_pulls_that_find_nothing_give_way_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test() -> None:
+        async with scene(tmp_path, monkeypatch) as here:
+            with connect(here.port) as client:
+                client.sendall(b"".join(pull(number, "price > 5", "SQL92") for number in range(40)))
+                found = await asyncio.to_thread(answers, client, 40)
+                assert [b'"opaque":%d,' % number in answer for number, answer in enumerate(found)] == [True] * 40
+                assert here.left >= 15
+
+    asyncio.run(asyncio.wait_for(test(), 60))
+
+
+@LOOPS
+@pytest.mark.parametrize("flush", ["async", "group"])
+def test_what_was_left_is_answered_when_the_broker_stops(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loop: Loop, flush: str
+) -> None:
+    config = StoreConfig(flush=flush)  # type: ignore[arg-type] # one of its words
+
+    async def test() -> None:
+        async with scene(tmp_path, monkeypatch, store=config) as here:
+            client = connect(here.port)
+            client.sendall(b"".join(map(pull, range(200))) + b"".join(map(send, range(200, 220))))
+            await here.behind.wait()
+        with client:
+            found = await asyncio.to_thread(answers, client, 220)
+        assert {b'"opaque":%d,' % number in b"".join(found) for number in range(220)} == {True}
+        with MessageStore.open(tmp_path) as store:
+            assert store.reader.max_offset("T", 0) == MESSAGES + 20
+
+    with asyncio.Runner(loop_factory=loop) as runner:
+        runner.run(asyncio.wait_for(test(), 60))
+
+
+@LOOPS
+def test_what_was_served_is_not_served_again_after_a_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loop: Loop
+) -> None:
+    hold, calls = BrokerConnection.hold, itertools.count(1)
+
+    def failing(connection: BrokerConnection, held: bytes) -> int:
+        if next(calls) == 2:
+            raise RuntimeError("injected")
+        return hold(connection, held)
+
+    async def test() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _loop, _context: None)
+        async with scene(tmp_path, monkeypatch, store=StoreConfig(flush="group")) as here:
+            monkeypatch.setattr(BrokerConnection, "hold", failing)
+            with connect(here.port) as client:
+                client.sendall(b"".join(send(3 * n) + pull(3 * n + 1) + pull(3 * n + 2) for n in range(20)))
+                await here.behind.wait()
+                await until(lambda: len(here.broker.server.connections) == 1)
+            assert next(calls) > 2
+            found = here.broker.store.records("T", 0, MESSAGES, max_count=100)
+            stored = [record.message_id for record in found]
+            assert len(stored) == len(set(stored)) > 0
+
+    with asyncio.Runner(loop_factory=loop) as runner:
+        runner.run(asyncio.wait_for(test(), 60))
+
+
+def test_a_connection_is_forgotten_whatever_its_last_words_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(_connection: BrokerConnection) -> int:
+        raise RuntimeError("injected")
+
+    async def test() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _loop, _context: None)
+        async with scene(tmp_path, monkeypatch) as here:
+            with monkeypatch.context() as patch, connect(here.port) as client:
+                await until(lambda: len(here.broker.server.connections) == 2)
+                patch.setattr(BrokerConnection, "go_on", failing)
+                client.close()
+                await until(lambda: len(here.broker.server.connections) == 1)
+
+    asyncio.run(asyncio.wait_for(test(), 60))
+
+
+def test_the_send_that_crosses_a_bound_asks_for_the_flush(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody may come behind it: producers wait for that flush."""
+    config = StoreConfig(flush_bytes=4096, flush_interval_ms=60_000)
+
+    async def test() -> None:
+        async with scene(tmp_path, monkeypatch, store=config) as here:
+            store = here.broker.store
+            start = await asyncio.to_thread(store.flush)
+            with connect(here.port) as client:
+                while store.appended_end - start < config.flush_bytes:
+                    client.sendall(send(0))
+                    await asyncio.to_thread(answers, client, 1)
+                await until(lambda: store.flushed_end > start)
 
     asyncio.run(asyncio.wait_for(test(), 60))

@@ -13,3 +13,4 @@ cdef class BusyPoll:
     cdef readonly bint is_awake
     cdef readonly long long turns
     cpdef int note(self, long long count, Receiver source) except? -1
+    cpdef int forget(self, Receiver source) except? -1

@@ -100,6 +100,14 @@ class BusyPoll:
             self.loop.call_soon(self.look_again)
         return 0
 
+    @cython.ccall
+    @cython.exceptval(-1)
+    def forget(self, source: Receiver) -> cython.int:
+        """Let go of a connection that is lost."""
+        if source in self.sources:
+            self.sources.remove(source)
+        return 0
+
     def look(self) -> None:
         """Keep the loop from sleeping once more: it looks at its sockets between two of these calls."""
         now: cython.longlong = self.now_ns()

@@ -83,6 +83,7 @@ def read_first(receivers: list[Any], turns: cython.int) -> cython.int:
     got: cython.Py_ssize_t
     ready = [receiver for receiver in receivers if receiver.may_read_now()]
     if not ready:
+        give_way()
         return 0
     while turns > 0:
         turns -= 1
@@ -167,6 +168,9 @@ class Receiver:
         except BadFrame as error:
             self.reject(error)
             return
+        except BaseException:
+            self.is_behind = False  # the connection ends, and what was served must not be served again
+            raise
         if used == size:
             if self.kept:
                 self.keep(b"")

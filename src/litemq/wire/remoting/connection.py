@@ -73,9 +73,14 @@ class Connection(Receiver, asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the connection: calls fail, whoever asked to know is told."""
-        self.go_on()  # with what came before the end; nothing can be left for later any more
-        if exc is not None:
-            self._take_rest()
+        try:
+            self.go_on()  # with what came before the end; nothing can be left for later any more
+            if exc is not None:
+                self._take_rest()
+        finally:
+            self._end()
+
+    def _end(self) -> None:
         self.transport = None
         self.descriptor = -1
         self.server.forget(self)

@@ -113,6 +113,12 @@ class Server:
         port: int = listening.getsockname()[1]
         return port
 
+    def serve_rest(self) -> None:
+        """Serve what connections left for later."""
+        for connection in list(self.connections):
+            while connection.is_behind:
+                connection.go_on()
+
     async def close(self, *, grace_s: float = 1.0) -> None:
         """Take no more connections, let answers in hand go out, then close what is left."""
         for listener in self._listeners:

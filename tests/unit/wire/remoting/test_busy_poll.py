@@ -148,6 +148,15 @@ def test_connections_are_forgotten_when_the_loop_sleeps(scene: Scene) -> None:
     assert scene.connection.looks == before
 
 
+def test_a_lost_connection_is_let_go(scene: Scene) -> None:
+    other = FakeConnection()
+    scene.requests(2 * STREAK, 30, connections=(scene.connection, other))
+    scene.poll.forget(scene.connection)
+    scene.poll.forget(scene.connection)
+    scene.loop.turn()
+    assert (scene.connection.looks, other.looks) == (0, 1)
+
+
 def test_a_look_that_fails_ends_nothing(scene: Scene) -> None:
     class Broken(FakeConnection):
         def may_read_now(self) -> bool:

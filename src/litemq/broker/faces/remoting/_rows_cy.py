@@ -59,7 +59,7 @@ _DONE = cython.declare(cython.int, DONE)
 _NOT_PLAIN = cython.declare(cython.int, NOT_PLAIN)
 _BAD_FRAME = cython.declare(cython.int, columns.BAD_FRAME)
 _TURN_NS = cython.declare(cython.longlong, 100_000)
-"""So long a connection may read a backlog before the loop looks after the others."""
+"""So long a connection's pulls may take before the loop looks after the others."""
 
 
 def is_compiled() -> bool:
@@ -214,8 +214,8 @@ class RowReceiver(Receiver):  # type: ignore[misc] # what is cimported has no ty
                             self.refuse_row(spans, done, error)
                         if self.bench.puller.found > found:
                             self.drains = True
-                            if done + 1 < count and self.bench.now_ns() - since > _TURN_NS and self.later():
-                                return done + 1
+                        if done + 1 < count and self.bench.now_ns() - since > _TURN_NS and self.later():
+                            return done + 1
                     else:
                         self.serve_row(spans, done)
                     done += spans.rows[done * _WIDTH + _ENTRY_COUNT]
@@ -242,6 +242,8 @@ class RowReceiver(Receiver):  # type: ignore[misc] # what is cimported has no ty
                 bench.rows.settle()
             if bench.woken:
                 bench.puller.wake()
-        if bench.rows.log.end >= bench.rows.log.look_at and bench.store.is_choked:
-            self.choke()
+        if bench.rows.log.end >= bench.rows.log.look_at:
+            bench.store.look_after_log()
+            if bench.store.is_choked:
+                self.choke()
         return 0

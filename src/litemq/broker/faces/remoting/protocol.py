@@ -27,15 +27,16 @@ class BrokerConnection(RowReceiver, Connection):
         self._broker = broker
         self._pulls = pulls.table(broker, self)
         self.set_up(broker.bench, self._pulls)
-        self.on_lost.append(self._drop_pulls)
+        self.on_lost.append(self._let_go)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take the connection in, or refuse it at a limit."""
         super().connection_made(transport)
         self.set_sender(self.peer)
 
-    def _drop_pulls(self, _connection: Connection) -> None:
+    def _let_go(self, _connection: Connection) -> None:
         self._broker.puller.polls.drop(self)
+        self._broker.bench.busy_poll.forget(self)
         self._pulls.clear()
 
     def serve_row(self, spans: Spans, row: int) -> int:
