@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from typing import Protocol
 
+from litemq._clock_cy import wall_ms
+
 
 class Clock(Protocol):
     """What a component needs to know of time."""
@@ -19,8 +21,7 @@ class Clock(Protocol):
 class SystemClock:
     """The machine's clock."""
 
-    def now_ms(self) -> int:
-        return time.time_ns() // 1_000_000
+    now_ms = staticmethod(wall_ms)
 
     def monotonic_ms(self) -> int:
         return time.monotonic_ns() // 1_000_000

@@ -510,6 +510,7 @@ class Batch:
         self.tails.clear()
         self.count = 0
         self.size = 0
+        self.needs_care = False
         self.busy = False
         if len(self.out) > 1 << 20:
             self.out = bytearray(1 << 16)

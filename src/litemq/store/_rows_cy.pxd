@@ -26,6 +26,8 @@ cdef class RowAppender:
     cdef readonly int why
     cpdef Py_ssize_t append_ordinary(self, Spans spans, Py_ssize_t first) except? -1
     cpdef int settle(self) except? -1
+    cpdef int feed(self) except? -1
+    cpdef int tidy(self) except? -1
     cpdef Py_ssize_t append(self, Spans spans, Py_ssize_t first) except? -1
     cdef int find_topic(self, Spans spans, Py_ssize_t s) except? -1
     cdef Py_ssize_t stage(

@@ -202,11 +202,27 @@ class RowAppender:
     @cython.ccall
     @cython.exceptval(-1)
     def settle(self) -> cython.int:
-        """Feed queues and index with what was appended."""
+        """Feed queues and index with what was appended, and write out what has become much."""
+        self.feed()
+        self.tidy()
+        return 0
+
+    @cython.ccall
+    @cython.exceptval(-1)
+    def feed(self) -> cython.int:
+        """Feed queues and index with what was appended, so that readers find it; ``tidy`` must follow."""
         batch: Batch = self.batch
-        if batch.count == 0:
-            return 0
-        batch.feed(self.index.tail)
+        if batch.count > 0 and not batch.needs_care:
+            batch.feed(self.index.tail)
+            if batch.fed != batch.count:
+                self.finish(batch)
+        return 0
+
+    @cython.ccall
+    @cython.exceptval(-1)
+    def tidy(self) -> cython.int:
+        """Write out what ``feed`` made too much to be kept in memory; nobody waits for that."""
+        batch: Batch = self.batch
         if batch.needs_care:
             self.finish(batch)
         return 0

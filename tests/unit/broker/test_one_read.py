@@ -15,7 +15,8 @@ from litemq.config import StoreConfig
 from litemq.wire.remoting.codes import JSON, Ask, Code
 from litemq.wire.remoting.command import Request, Response, decode, encode_request
 
-SEND = {"a": "pg", "b": "T", "c": "TBW102", "d": "4", "e": "0", "f": "0", "g": "1700000000000", "h": "0", "i": ""}
+SEND = {"a": "pg", "b": "T", "c": "TBW102", "d": "4", "e": "0", "f": "0", "g": "1700000000000", "h": "0"}
+SEND |= {"i": "UNIQ_KEY\x01K"}
 SEND |= {"j": "0", "k": "false", "m": "false"}
 
 
@@ -37,6 +38,33 @@ async def read_answers(reader: asyncio.StreamReader, *, until_end: bool = False)
     except asyncio.IncompleteReadError:
         pass
     return found
+
+
+@pytest.mark.parametrize(("count", "expected"), [(1, [1, 10]), (2, [10, 11, 1])], ids=["one", "several"])
+def test_what_a_client_gets_first(tmp_path: Path, count: int, expected: list[int]) -> None:
+    """A single send's client sleeps: its answer comes behind the message.  One that sends on gets the answers first."""
+
+    async def test() -> None:
+        async with running(tmp_path) as (broker, talk):
+            await talk.send("T", b"makes the topic")
+            host, _, port = broker.address.rpartition(":")
+            reader, writer = await asyncio.open_connection(host, int(port))
+            writer.write(send_frame(0))  # opens the queue
+            assert await read_answers(reader) == [0]
+            pull = {"consumerGroup": "cg", "topic": "T", "queueId": "0", "queueOffset": "2", "maxMsgNums": "32"}
+            pull |= {"sysFlag": "6", "commitOffset": "0", "suspendTimeoutMillis": "20000", "subscription": "*"}
+            pull |= {"subVersion": "0", "expressionType": "TAG"}
+            parked = Request(Ask.PULL_MESSAGE, pull, b"", opaque=1, flag=0, codec=JSON)
+            writer.write(bytes(encode_request(parked)))
+            await until(lambda: broker.bench.puller.polls.count > 0)
+            writer.write(b"".join(send_frame(10 + number) for number in range(count)))
+            found: list[int] = []
+            while len(found) < len(expected):
+                found += await read_answers(reader)
+            assert found == expected
+            writer.close()
+
+    asyncio.run(asyncio.wait_for(test(), 30))
 
 
 @pytest.mark.parametrize("flush", ["async", "group"])

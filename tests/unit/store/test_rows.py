@@ -458,6 +458,34 @@ def test_one_write_for_many_queues(tmp_path: Path) -> None:
         assert store.counters()["messages"] == messages + 24
 
 
+@pytest.mark.parametrize("fmt", FORMATS)
+def test_readers_find_what_is_not_tidied_up(tmp_path: Path, fmt: str) -> None:
+    """Full tails and full index files: what was fed is there, what is written out may wait."""
+    with open_store(tmp_path, small(format=fmt)) as store:
+        ready(store)
+        spans = spans_of(frames.send(BINARY, 310, Send()))
+        assert store.append_rows(spans, 0) == 1  # opens the queue
+        rows = store.plain.rows
+        waited = 0
+        for number in range(1, 1000):
+            writes = store.counters()["queue_writes"]
+            done = rows.append_ordinary(spans, 0)
+            if rows.why != DONE:
+                rows.settle()
+                done = store.append_rows(spans, done)
+            rows.feed()
+            rows.feed()  # is done already
+            (found,) = store.records("orders", 0, number, max_count=9)
+            assert found.queue_offset == number
+            fed = store.counters()["queue_writes"]
+            rows.tidy()
+            waited += store.counters()["queue_writes"] > fed == writes
+            assert done == 1
+        assert waited >= 3
+    with open_store(tmp_path, small(format=fmt)) as store:
+        assert store.reader.max_offset("orders", 0) == 1000
+
+
 def test_a_failed_write(tmp_path: Path) -> None:
     """What was taken before it is answered; the next call says what happened."""
     faults = Faults()

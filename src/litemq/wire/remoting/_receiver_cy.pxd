@@ -9,6 +9,7 @@ cdef class Receiver:
     cdef public bint is_alive
     cdef public bint is_paused
     cdef public bint is_behind
+    cdef public bint has_just_come
     cdef int keep(self, beginning) except? -1
     cpdef Py_ssize_t take(self, bytearray buffer, Py_ssize_t size) except? -1
     cpdef int reject(self, error) except? -1

@@ -47,8 +47,7 @@ def read_some(fd: cython.int, buffer: bytearray) -> cython.Py_ssize_t:
     got: cython.Py_ssize_t = -1
     if cython.compiled:
         p: cython.p_uchar = buffer
-        with cython.nogil:
-            got = read(fd, p, _READ_SIZE)
+        got = read(fd, p, _READ_SIZE)  # never waits, so nobody waits for the interpreter
     else:
         with suppress(OSError):
             got = os.readv(fd, [buffer])
@@ -90,7 +89,11 @@ def read_first(receivers: list[Any], turns: cython.int) -> cython.int:
         for receiver in ready:
             got = read_some(receiver.descriptor, receiver.shared)
             if got > 0:
-                receiver.serve_safely(got)
+                receiver.has_just_come = True
+                try:
+                    receiver.serve_safely(got)
+                finally:
+                    receiver.has_just_come = False
                 return 1
             if got == 0:
                 return 0
@@ -120,8 +123,8 @@ class Receiver:
 
     if not cython.compiled:
         __slots__ = (
-            *("beginning", "descriptor", "is_alive", "is_behind", "is_paused", "kept", "reads_own", "shared"),
-            *("shared_view", "transport"),
+            *("beginning", "descriptor", "has_just_come", "is_alive", "is_behind", "is_paused", "kept", "reads_own"),
+            *("shared", "shared_view", "transport"),
         )
 
     def __init__(self, shared: bytearray, shared_view: memoryview) -> None:
@@ -138,6 +141,8 @@ class Receiver:
         self.is_paused = False
         self.is_behind = False
         """Whether whole frames wait to be served, see ``later``; nothing is read meanwhile."""
+        self.has_just_come = False
+        """Whether the bytes that are being served came a moment ago: who sent them has had no time to go to sleep."""
         self.descriptor = -1
         """The socket's, when its bytes may be read and written past the transport; -1 else."""
 

@@ -50,12 +50,14 @@ class Scene:
         self.transport = FakeTransport(ours)
         self.answers: list[Any] = [b"answer"]
         self.taken: list[bytes] = []
+        self.just_came: list[bool] = []
         shared = bytearray(build.READ_SIZE)
         scene = self
 
         class Answering(build.Receiver):  # type: ignore[misc, name-defined]
             def take(self, buffer: bytearray, size: int) -> int:
                 scene.taken.append(bytes(buffer[:size]))
+                scene.just_came.append(self.has_just_come)
                 for answer in scene.answers:
                     self.write(answer)
                 return size
@@ -89,6 +91,14 @@ def test_what_is_there_is_taken_and_answered_at_once(scene: Scene) -> None:
     assert scene.receiver.is_alive
     assert scene.peer.recv(100) == b"answer"
     assert scene.transport.kept == b""
+
+
+def test_who_is_served_knows_how_its_bytes_were_found(scene: Scene) -> None:
+    scene.peer.sendall(b"request")
+    scene.look()
+    scene.receiver.get_buffer(-1)[:1] = b"x"
+    scene.receiver.buffer_updated(1)  # as the loop does
+    assert scene.just_came == [True, False]
 
 
 def test_the_first_that_has_something_is_served(scene: Scene) -> None:

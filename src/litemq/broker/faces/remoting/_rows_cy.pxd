@@ -29,4 +29,5 @@ cdef class RowReceiver(Receiver):
     cpdef int hold(self, bytes answers) except? -1
     cpdef int choke(self) except? -1
     cdef Py_ssize_t serve_rows(self, Spans spans) except? -1
-    cdef int finish(self) except? -1
+    cdef int finish(self, bint is_single) except? -1
+    cdef int tell(self, bytes answers, bint sleeps) except? -1

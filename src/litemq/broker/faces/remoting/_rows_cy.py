@@ -222,12 +222,12 @@ class RowReceiver(Receiver):  # type: ignore[misc] # what is cimported has no ty
                 first = done
         finally:
             if stored:  # whatever became of the others: the outbox is shared
-                self.finish()
+                self.finish(count == 1)
         return count
 
     @cython.cfunc
     @cython.exceptval(-1)
-    def finish(self) -> cython.int:
+    def finish(self, is_single: cython.bint) -> cython.int:
         """Send the answers to the plain sends of one read, and wake who waits for their messages."""
         bench: Bench = self.bench
         answers: bytes = bench.outbox.take()
@@ -235,15 +235,35 @@ class RowReceiver(Receiver):  # type: ignore[misc] # what is cimported has no ty
             bench.rows.settle()
             self.hold(answers)
         else:
-            try:  # the answers first: their client can go on
-                if answers:
-                    self.write(answers)
+            try:
+                self.tell(answers, is_single and not self.has_just_come)
             finally:
-                bench.rows.settle()
-            if bench.woken:
-                bench.puller.wake()
+                bench.rows.tidy()
         if bench.rows.log.end >= bench.rows.log.look_at:
             bench.store.look_after_log()
             if bench.store.is_choked:
                 self.choke()
+        return 0
+
+    @cython.cfunc
+    @cython.exceptval(-1)
+    def tell(self, answers: bytes, sleeps: cython.bint) -> cython.int:
+        """Send the answers and wake the pulls.  A client that ``sleeps`` gets both by one awakening."""
+        bench: Bench = self.bench
+        if sleeps:
+            bench.rows.feed()
+            try:
+                if bench.woken:
+                    bench.puller.wake()
+            finally:
+                if answers:
+                    self.write(answers)
+        else:
+            try:  # the answers first: their client can go on
+                if answers:
+                    self.write(answers)
+            finally:
+                bench.rows.feed()
+            if bench.woken:
+                bench.puller.wake()
         return 0

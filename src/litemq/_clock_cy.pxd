@@ -1,0 +1,1 @@
+cpdef long long wall_ms() noexcept
