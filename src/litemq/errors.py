@@ -18,13 +18,15 @@ LiteMQError
 │   ├── UnknownMessage        no message where a request says one is
 │   ├── NotOnline             a client that is not connected
 │   ├── BadFilter             a filter expression that cannot be compiled
-│   └── Closed                the store is closed
+│   └── Closed                the store, producer or consumer is closed
 ├── Unavailable           try again, maybe elsewhere
 │   ├── StoreFull             the disk is (nearly) full: writes are refused, reads go on
 │   ├── StoreInUse            another process holds the store
 │   ├── Busy                  a limit is reached: the answer says which one, and when to try again
 │   ├── CannotListen          an address is in use, or none of this machine's
 │   ├── NoAnswer              a peer did not answer in time, or went away
+│   ├── OutcomeUnknown        a message was sent, but no answer came: it may be stored
+│   ├── BufferFull            too much waits to be sent already
 │   └── FlushTimeout          stored, but not yet known to be on disk
 └── StorageError          an operator must look
     ├── TornRecord            the last write of a log is unfinished
@@ -38,11 +40,22 @@ LiteMQError
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from typing import ClassVar
 
 
 class LiteMQError(Exception):
-    """Base of all errors raised on purpose; the text says what happened and what to do."""
+    """Base of all errors raised on purpose; the text says what happened and what to do.
+
+    ``code`` names the kind for programs: ``unknown_topic``, ``buffer_full``.
+    """
+
+    code: ClassVar[str] = "litemq_error"
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        cls.code = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", cls.__name__).lower()
 
     appended: Sequence[object] = ()
     """Raised by an append: the answers to the first messages of the call, which are in the log all the same."""
@@ -53,7 +66,9 @@ class InvalidRequest(LiteMQError):
 
 
 class Unavailable(LiteMQError):
-    """Try again, maybe elsewhere."""
+    """Try again, maybe elsewhere; ``retry_after`` says in how many seconds, where that is known."""
+
+    retry_after: float | None = None
 
 
 class StorageError(LiteMQError):
@@ -143,7 +158,7 @@ class BadFilter(InvalidRequest):
 
 
 class Closed(InvalidRequest):
-    """The store was closed before this call."""
+    """The store, producer or consumer was closed before this call."""
 
 
 class StoreFull(Unavailable):
@@ -164,6 +179,14 @@ class CannotListen(Unavailable):
 
 class NoAnswer(Unavailable):
     """A peer did not answer in time, or its connection was lost."""
+
+
+class OutcomeUnknown(Unavailable):
+    """A message was sent, but no answer came: it may be stored, and sending it again may store it twice."""
+
+
+class BufferFull(Unavailable):
+    """Too much waits to be sent already; nothing of this call was taken."""
 
 
 class FlushTimeout(Unavailable):

@@ -35,17 +35,22 @@ class Client:
         Raises:
             NoAnswer: it cannot be reached, did not answer in time, or went away.
         """
-        connection = await self._connected()
+        connection = await self.connected()
         return await connection.call(code, ext, body, timeout_s=timeout_s)
 
-    async def _connected(self) -> Connection:
+    async def connected(self, timeout_s: float = _CONNECT_S) -> Connection:
+        """Return the connection, a new one when there is none.
+
+        Raises:
+            NoAnswer: the server cannot be reached.
+        """
         async with self._connecting:
             if self._connection is not None and self._connection.is_open:
                 return self._connection
             host, _, port = self.address.rpartition(":")
             loop = asyncio.get_running_loop()
             try:
-                async with asyncio.timeout(_CONNECT_S):
+                async with asyncio.timeout(min(timeout_s, _CONNECT_S)):
                     _, self._connection = await loop.create_connection(
                         lambda: Connection(self._end), host.strip("[]"), int(port)
                     )
