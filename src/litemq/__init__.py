@@ -1,7 +1,9 @@
 """LiteMQ: a message queue whose log every RocketMQ client and Spark can read.
 
-Public names are loaded when they are first used, so that ``import litemq`` stays cheap.  ``Message`` is not among
-them yet: here it will be what an application sends and receives.  The store's own is ``litemq.types.Message``.
+Public names are loaded when they are first used, so that ``import litemq`` stays cheap.  The classes that wait for the
+network are here in their blocking form; ``litemq.aio`` has them for asyncio.  ``litemq.testing`` runs a broker for
+tests.  ``MessageStore`` and ``StoreConfig`` work on the files of a store, without a broker; the message that they
+know is ``litemq.types.Message``.
 """
 
 from __future__ import annotations
@@ -16,21 +18,78 @@ _plain.install()  # before any kernel is imported: LITEMQ_PURE=1 asks for the pl
 from litemq._version import VERSION  # noqa: E402 - the hook above must stand first
 
 if TYPE_CHECKING:
+    from litemq.client._message_cy import Message
+    from litemq.client.values import Reject, Retry, Sent, Sql, Tags
     from litemq.config import StoreConfig
+    from litemq.errors import (
+        BadFilter,
+        BufferFull,
+        Busy,
+        Closed,
+        InvalidRequest,
+        LiteMQError,
+        NoAnswer,
+        OutcomeUnknown,
+        RecordTooLarge,
+        StorageError,
+        Unavailable,
+        UnknownGroup,
+        UnknownTopic,
+    )
     from litemq.store.message_store import MessageStore
 
 __version__ = VERSION
 
-__all__ = ["MessageStore", "StoreConfig", "__version__"]
+__all__ = [
+    "BadFilter",
+    "BufferFull",
+    "Busy",
+    "Closed",
+    "InvalidRequest",
+    "LiteMQError",
+    "Message",
+    "MessageStore",
+    "NoAnswer",
+    "OutcomeUnknown",
+    "RecordTooLarge",
+    "Reject",
+    "Retry",
+    "Sent",
+    "Sql",
+    "StorageError",
+    "StoreConfig",
+    "Tags",
+    "Unavailable",
+    "UnknownGroup",
+    "UnknownTopic",
+    "__version__",
+]
 
-_HOMES = {
-    "MessageStore": "litemq.store.message_store",
-    "StoreConfig": "litemq.config",
+_MODULES = {
+    "litemq.client._message_cy": ("Message",),
+    "litemq.client.values": ("Reject", "Retry", "Sent", "Sql", "Tags"),
+    "litemq.config": ("StoreConfig",),
+    "litemq.errors": (
+        *("BadFilter", "BufferFull", "Busy", "Closed", "InvalidRequest", "LiteMQError", "NoAnswer", "OutcomeUnknown"),
+        *("RecordTooLarge", "StorageError", "Unavailable", "UnknownGroup", "UnknownTopic"),
+    ),
+    "litemq.store.message_store": ("MessageStore",),
 }
+_HOMES = {name: module for module, names in _MODULES.items() for name in names}
+_PARTS = ("aio", "testing")
+"""Modules that ``import litemq`` is enough for."""
 
 
 def __getattr__(name: str) -> object:
+    if name in _PARTS:
+        return importlib.import_module(f"litemq.{name}")
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'litemq' has no attribute {name!r}")
-    return getattr(importlib.import_module(home), name)
+    found: object = getattr(importlib.import_module(home), name)
+    globals()[name] = found  # the next use costs nothing
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, *_PARTS})

@@ -42,6 +42,7 @@ _LEVEL = click.option(
     "--log-level", type=click.Choice(_LEVELS), default="info", show_default=True, help="What goes to stderr."
 )
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print the ready line as one JSON object.")
+_CHILD = click.option("--child", "is_child", is_flag=True, hidden=True, help="End when stdin does.")
 _FORMAT = _option("--format", "store.format", "litemq|rocketmq", "Record format of a new store.")
 _FLUSH = _option("--flush", "store.flush", "async|group|sync", "When a message counts as stored.")
 
@@ -65,7 +66,10 @@ _FLUSH = _option("--flush", "store.flush", "async|group|sync", "When a message c
 @_SET
 @_LEVEL
 @_JSON
-def up(*, data: Path, file: Path | None, count: int, log_level: str, as_json: bool, **given: object) -> int:
+@_CHILD
+def up(
+    *, data: Path, file: Path | None, count: int, log_level: str, as_json: bool, is_child: bool, **given: object
+) -> int:
     """Run a name server and a broker, all in one process.
 
     With --brokers N the brokers are processes of their own, at ports ten apart, with stores in folders of the data
@@ -81,7 +85,7 @@ def up(*, data: Path, file: Path | None, count: int, log_level: str, as_json: bo
     for key, (_, value) in flags.items():
         if value is not None and key not in ("broker.name", "broker.name_servers", "broker.port"):
             options += ("--set", f"{key}={value}")
-    run_up(config, data, count=count, child_options=options, as_json=as_json)
+    run_up(config, data, count=count, child_options=options, as_json=as_json, is_child=is_child)
     return 0
 
 
@@ -117,7 +121,7 @@ def nameserver(*, file: Path | None, log_level: str, as_json: bool, **given: obj
 @_SET
 @_LEVEL
 @_JSON
-@click.option("--child", "is_child", is_flag=True, hidden=True, help="End when stdin does.")
+@_CHILD
 def broker(*, data: Path, file: Path | None, log_level: str, as_json: bool, is_child: bool, **given: object) -> int:
     """Run a broker that registers with name servers."""
     keys = ("name_servers", "name", "cluster", "listen", "port", "advertise")

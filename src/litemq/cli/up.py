@@ -63,7 +63,9 @@ def seats(config: BrokerConfig, data: Path, count: int) -> list[Seat]:
     ]
 
 
-def run_up(config: Config, data: Path, *, count: int, child_options: Sequence[str], as_json: bool) -> None:
+def run_up(
+    config: Config, data: Path, *, count: int, child_options: Sequence[str], as_json: bool, is_child: bool
+) -> None:
     """Run a name server and brokers until the process is told to end."""
     broker_config = config.section(BrokerConfig)
     taken = seats(broker_config, data, count)
@@ -96,7 +98,7 @@ def run_up(config: Config, data: Path, *, count: int, child_options: Sequence[st
             brokers = [_said(child.ready) for child in processes.children]
         _print_ready(name_server_address(server.config, server.port), brokers, as_json=as_json)
 
-    process.serve(start)
+    process.serve(start, is_child=is_child)
 
 
 def run_name_server(config: Config, *, as_json: bool) -> None:

@@ -1,0 +1,39 @@
+"""The SDK for asyncio: the names and arguments of ``litemq``, with methods that are awaited.
+
+    async with litemq.aio.Producer() as producer:
+        await producer.send("orders", b"17 apples")
+
+    async def handle(message: litemq.Message) -> None: ...
+
+    async with litemq.aio.PushConsumer("billing", {"orders": "*"}, handle) as consumer:
+        await consumer.wait()
+
+Names are loaded when they are first used.  Values (``Message``, ``Sql`` …) are the same objects as in ``litemq``.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from litemq.client._message_cy import Message
+    from litemq.client.values import Reject, Retry, Sent, Sql, Tags
+
+__all__ = ["Message", "Reject", "Retry", "Sent", "Sql", "Tags"]
+
+_HOMES: dict[str, tuple[str, str]] = {}
+"""Name here → its module, and its name there; the values are taken from ``litemq``."""
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module 'litemq.aio' has no attribute {name!r}")
+    module, there = _HOMES.get(name, ("litemq", name))
+    found: object = getattr(importlib.import_module(module), there)
+    globals()[name] = found  # the next use costs nothing
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
