@@ -49,6 +49,12 @@ class LiteMQError(Exception):
     """Base of all errors raised on purpose; the text says what happened and what to do.
 
     ``code`` names the kind for programs: ``unknown_topic``, ``buffer_full``.
+
+    >>> try:
+    ...     litemq.Message("orders", "17 apples")
+    ... except litemq.LiteMQError as error:
+    ...     print(error.code, "-", error)
+    invalid_request - a body must be bytes, not str; encode text: body.encode()
     """
 
     code: ClassVar[str] = "litemq_error"
@@ -62,21 +68,46 @@ class LiteMQError(Exception):
 
 
 class InvalidRequest(LiteMQError):
-    """The caller must change the request."""
+    """The caller must change the request.
+
+    >>> litemq.Message("orders", b"17 apples", properties={"amount": 17})
+    Traceback (most recent call last):
+    litemq.errors.InvalidRequest: property 'amount' is 17: names and values must be texts
+    """
 
 
 class Unavailable(LiteMQError):
-    """Try again, maybe elsewhere; ``retry_after`` says in how many seconds, where that is known."""
+    """Try again, maybe elsewhere; ``retry_after`` says in how many seconds, where that is known.
+
+    >>> import time
+    >>> def send_patiently(producer, message):
+    ...     while True:
+    ...         try:
+    ...             return producer.send(message)
+    ...         except litemq.OutcomeUnknown:
+    ...             raise  # it may be stored already
+    ...         except litemq.Unavailable as error:
+    ...             time.sleep(error.retry_after or 1.0)
+    """
 
     retry_after: float | None = None
 
 
 class StorageError(LiteMQError):
-    """An operator must look."""
+    """An operator must look.
+
+    >>> issubclass(litemq.StorageError, litemq.LiteMQError)
+    True
+    """
 
 
 class RecordTooLarge(InvalidRequest):
-    """Something of a message is over its limit."""
+    """Something of a message is over its limit.
+
+    >>> error = litemq.RecordTooLarge(what="the body", size=5_000_000, limit=4_194_304)
+    >>> str(error), error.limit
+    ('the body has 5000000 bytes, at most 4194304 fit', 4194304)
+    """
 
     def __init__(self, *, what: str, size: int, limit: int) -> None:
         super().__init__(f"{what} has {size} bytes, at most {limit} fit")
@@ -99,7 +130,14 @@ class ReservedName(InvalidRequest):
 
 
 class UnknownTopic(InvalidRequest):
-    """There is no such topic or queue."""
+    """There is no such topic or queue.
+
+    >>> def delete(admin, topic):
+    ...     try:
+    ...         admin.delete_topic(topic)
+    ...     except litemq.UnknownTopic:
+    ...         pass  # somebody else deleted it
+    """
 
 
 class ConcurrentAppend(InvalidRequest):
@@ -131,7 +169,11 @@ class NoPermission(InvalidRequest):
 
 
 class UnknownGroup(InvalidRequest):
-    """There is no such consumer group."""
+    """There is no such consumer group.
+
+    >>> litemq.UnknownGroup("there is no group 'billing'").code
+    'unknown_group'
+    """
 
 
 class NotSubscribed(InvalidRequest):
@@ -147,7 +189,11 @@ class NotOnline(InvalidRequest):
 
 
 class BadFilter(InvalidRequest):
-    """A filter expression that cannot be compiled; ``column`` begins at 1, ``reason`` says what was expected."""
+    """A filter expression that cannot be compiled; ``column`` begins at 1, ``reason`` says what was expected.
+
+    >>> str(litemq.BadFilter("a value was expected", "amount >", 9))
+    "filter 'amount >', column 9: a value was expected"
+    """
 
     def __init__(self, reason: str, expression: str, column: int) -> None:
         shown = expression if len(expression) <= 80 else f"{expression[:80]}…"
@@ -158,7 +204,14 @@ class BadFilter(InvalidRequest):
 
 
 class Closed(InvalidRequest):
-    """The store, producer or consumer was closed before this call."""
+    """The store, producer or consumer was closed before this call.
+
+    >>> producer = litemq.Producer()
+    >>> producer.close()
+    >>> producer.send("orders", b"17 apples")
+    Traceback (most recent call last):
+    litemq.errors.Closed: ...
+    """
 
 
 class StoreFull(Unavailable):
@@ -170,7 +223,11 @@ class StoreInUse(Unavailable):
 
 
 class Busy(Unavailable):
-    """A limit is reached; the text says which one."""
+    """A limit is reached; the text says which one.
+
+    >>> litemq.Busy("the producer sends too much").retry_after is None
+    True
+    """
 
 
 class CannotListen(Unavailable):
@@ -178,15 +235,36 @@ class CannotListen(Unavailable):
 
 
 class NoAnswer(Unavailable):
-    """A peer did not answer in time, or its connection was lost."""
+    """A peer did not answer in time, or its connection was lost.
+
+    >>> with litemq.Producer("127.0.0.1:1", timeout=0.5) as producer:
+    ...     producer.send("orders", b"17 apples")
+    Traceback (most recent call last):
+    litemq.errors.NoAnswer: no name server answers ...
+    """
 
 
 class OutcomeUnknown(Unavailable):
-    """A message was sent, but no answer came: it may be stored, and sending it again may store it twice."""
+    """A message was sent, but no answer came: it may be stored, and sending it again may store it twice.
+
+    >>> def book(producer, order):
+    ...     try:
+    ...         return producer.send("orders", order, keys="o-17")
+    ...     except litemq.OutcomeUnknown:
+    ...         return None  # consumers must be able to see an order twice before it is sent again
+    """
 
 
 class BufferFull(Unavailable):
-    """Too much waits to be sent already; nothing of this call was taken."""
+    """Too much waits to be sent already; nothing of this call was taken.
+
+    >>> def offer(producer, message):
+    ...     try:
+    ...         return producer.send_async(message)
+    ...     except litemq.BufferFull:
+    ...         producer.flush()  # wait until what was accepted is answered
+    ...         return producer.send_async(message)
+    """
 
 
 class FlushTimeout(Unavailable):

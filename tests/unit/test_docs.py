@@ -3,6 +3,10 @@
 A fenced block whose info string is ``sh run`` or ``python run`` is run, block after block of a page in one empty
 directory.  A block ``text output`` right behind it is what it prints, on stdout and stderr together: ``…`` stands for
 anything, a line that is only ``…`` for any lines.  In the README the commands of the tour run on a small store.
+
+With ``run broker`` in place of ``run`` a broker runs as the page says that one does: the blocks of a page share it,
+and find it by LITEMQ_NAMESERVER.  With ``run broker until ctrl-c`` the block would go on for ever: Ctrl-C is pressed
+when it has printed what the page says, and then it must end well.
 """
 
 from __future__ import annotations
@@ -12,18 +16,23 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
-from contextlib import suppress
+from collections.abc import Mapping
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from litemq import MessageStore, StoreConfig
+from litemq.testing import broker
 from litemq.types import Message
 
 ROOT = Path(__file__).resolve().parents[2]
+MARKS = {"run", "run broker", "run broker until ctrl-c"}
 PAGES = sorted([*ROOT.glob("docs/how-to/*.md"), *ROOT.glob("docs/tutorial/*.md")])
+LIMIT_S = 60.0
 _FENCE = re.compile(r"^```(?P<info>[^\n]*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -35,6 +44,9 @@ class Block:
     code: str
     line: int
     output: str | None
+    needs_broker: bool = False
+    goes_on: bool = False
+    """Until Ctrl-C is pressed."""
 
 
 def blocks(page: str) -> list[Block]:
@@ -44,12 +56,16 @@ def blocks(page: str) -> list[Block]:
     for number, fence in enumerate(found):
         behind = found[number + 1] if number + 1 < len(found) else None
         language, _, mark = fence["info"].partition(" ")
-        if mark != "run":
+        if mark not in MARKS:
+            assert not mark.startswith("run"), f"a block cannot be marked {mark!r}"
             continue
         output = None
         if behind is not None and behind["info"] == "text output" and not page[fence.end() : behind.start()].strip():
             output = behind["body"]
-        answer.append(Block(language, fence["body"], page.count("\n", 0, fence.start()) + 1, output))
+        line = page.count("\n", 0, fence.start()) + 1
+        goes_on = mark.endswith("ctrl-c")
+        assert output is not None or not goes_on, f"line {line}: Ctrl-C is pressed when the output is there"
+        answer.append(Block(language, fence["body"], line, output, "broker" in mark, goes_on))
     return answer
 
 
@@ -62,26 +78,47 @@ def pattern(output: str) -> re.Pattern[str]:
     return re.compile("".join(lines))
 
 
-def run(language: str, code: str, where: Path) -> subprocess.CompletedProcess[str]:
+def run(
+    language: str,
+    code: str,
+    where: Path,
+    *,
+    variables: Mapping[str, str] | None = None,
+    press_ctrl_c_at: re.Pattern[str] | None = None,
+) -> subprocess.CompletedProcess[str]:
     """Run code as a reader of the page would, with the tested interpreter's commands first on the path.
 
     What it started in the background ends with it, also when a command in the middle fails.
     """
     command = [sys.executable, "-"] if language == "python" else ["bash", "-euo", "pipefail", "-s"]
     here = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    fixed = {"PATH": here, "TZ": "UTC", "LC_ALL": "C.UTF-8", "PYTHONUNBUFFERED": "1"}
     with subprocess.Popen(
         command,
         cwd=where,
-        env={**os.environ, "PATH": here, "TZ": "UTC", "LC_ALL": "C.UTF-8"},
+        env={**os.environ, **fixed, **(variables or {})},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         process_group=0,
     ) as running:
+        assert running.stdin is not None
+        assert running.stdout is not None
+        watch = threading.Timer(LIMIT_S, os.killpg, (running.pid, signal.SIGKILL))
+        watch.start()
         try:
-            shown, _ = running.communicate(code, timeout=60)
+            with suppress(BrokenPipeError):  # it ended before it read all
+                running.stdin.write(code)
+                running.stdin.close()
+            shown = ""
+            for line in running.stdout:
+                shown += line
+                if press_ctrl_c_at is not None and press_ctrl_c_at.fullmatch(shown):
+                    running.send_signal(signal.SIGINT)
+            running.wait()
         finally:
+            watch.cancel()
             with suppress(ProcessLookupError):
                 os.killpg(running.pid, signal.SIGKILL)
     return subprocess.CompletedProcess(command, running.returncode, shown)
@@ -89,12 +126,24 @@ def run(language: str, code: str, where: Path) -> subprocess.CompletedProcess[st
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT / "docs").as_posix())
 def test_the_commands_of_a_page_do_what_it_says(page: Path, tmp_path: Path) -> None:
-    for block in blocks(page.read_text()):
-        done = run(block.language, block.code, tmp_path)
-        place = f"{page.relative_to(ROOT)}:{block.line}"
-        assert done.returncode == 0, f"{place}: status {done.returncode}\n{done.stdout}"
-        if block.output is not None:
-            assert pattern(block.output).fullmatch(done.stdout), f"{place} printed:\n{done.stdout}"
+    found = blocks(page.read_text())
+    with ExitStack() as stack:
+        variables = {}
+        if any(block.needs_broker for block in found):
+            address = stack.enter_context(broker()).nameservers
+            variables = {"LITEMQ_NAMESERVER": address, "NAMESRV_ADDR": address}
+        for block in found:
+            check(block, page, tmp_path, variables)
+
+
+def check(block: Block, page: Path, where: Path, variables: Mapping[str, str]) -> None:
+    """Run a block, and compare what it prints with what the page says."""
+    end = pattern(block.output) if block.goes_on and block.output is not None else None
+    done = run(block.language, block.code, where, variables=variables, press_ctrl_c_at=end)
+    place = f"{page.relative_to(ROOT)}:{block.line}"
+    assert done.returncode == 0, f"{place}: status {done.returncode}\n{done.stdout}"
+    if block.output is not None:
+        assert pattern(block.output).fullmatch(done.stdout), f"{place} printed:\n{done.stdout}"
 
 
 def test_python_of_the_tutorial_can_be_pasted_into_an_interactive_python(tmp_path: Path) -> None:

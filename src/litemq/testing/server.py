@@ -201,7 +201,7 @@ def broker(*, data: Path | str | None = None, **settings: Mapping[str, Any]) -> 
     >>> from litemq.testing import broker
     >>> with broker(broker={"auto_create_topics": False}, limits={"queue_backlog": 1000}) as b:
     ...     with litemq.Producer(b.nameservers) as producer:
-    ...         producer.send("never-made", b"…")
+    ...         producer.send("never-made", b"17 apples")
     Traceback (most recent call last):
     litemq.errors.UnknownTopic: ...
 
