@@ -18,13 +18,13 @@ except ModuleNotFoundError:
     from litemq import _cython_shim as cython
 
 from litemq.errors import BadBody, InvalidRequest, ReservedName
+from litemq.features.retry import RETRY_PREFIX, RETRY_TOPIC
 from litemq.format import names
 from litemq.format.compression import DoesNotDecompress, plain_body
 from litemq.format.message_id import offset_id
 from litemq.format.properties import can_hold, parse
 
-RETRY_TOPIC = "RETRY_TOPIC"
-_OWN = frozenset(
+OWN_PROPERTIES = frozenset(
     {
         *(names.TAGS, names.KEYS, names.UNIQ_KEY, names.SHARDING_KEY, "WAIT", "MSG_REGION", "TRACE_ON", "CLUSTER"),
         *("DELAY", "TRAN_MSG", "PGROUP", "REAL_TOPIC", "REAL_QID", RETRY_TOPIC, "ORIGIN_MESSAGE_ID", "MIN_OFFSET"),
@@ -109,7 +109,7 @@ class Message:
         if properties is not None:
             for name, value in properties.items():
                 check_pair(name, value)
-                if name in _OWN:
+                if name in OWN_PROPERTIES:
                     raise ReservedName(f"the property {name} is LiteMQ's own; choose another name")
                 pairs[name] = value
         if tags is not None:
@@ -148,7 +148,7 @@ class Message:
     @property
     def properties(self) -> Mapping[str, str]:
         """The application's properties."""
-        return MappingProxyType({name: value for name, value in pairs_of(self).items() if name not in _OWN})
+        return MappingProxyType({name: value for name, value in pairs_of(self).items() if name not in OWN_PROPERTIES})
 
     @property
     def tags(self) -> str | None:
@@ -265,7 +265,8 @@ def decode_messages(
 ) -> list[Message]:
     """Return the messages of an answer, records in RocketMQ's layout from ``start`` on.
 
-    ``topic`` is what most of them belong to: its text is used again.  A record whose sizes do not agree ends the
+    ``topic`` is what most of them belong to: its text is used again.  Retries get the topic that they were sent to.
+    A record whose sizes do not agree ends the
     list with an error; what stands before it is lost with it, as nothing says where the next begins.
 
     Raises:
@@ -331,6 +332,8 @@ def decode_messages(
         message.pairs = None
         message.broker = broker
         message.group = group
+        if message.topic.startswith(RETRY_PREFIX):
+            message.topic = pairs_of(message).get(RETRY_TOPIC) or message.topic
         found.append(message)
         at += size
     return found

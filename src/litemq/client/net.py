@@ -34,6 +34,10 @@ def next_opaque() -> int:
     return next(_opaques) & 0x7FFFFFFF
 
 
+MakeFrame = Callable[[int], bytes]
+"""Returns the frame of a request with this opaque."""
+
+
 class Net(Protocol):
     """Requests to servers, named by ``host:port``; times are seconds."""
 
@@ -48,6 +52,14 @@ class Net(Protocol):
 
     async def tell(self, address: str, request: Request) -> None:
         """Tell a server something that it does not answer."""
+        ...
+
+    async def exchange(self, address: str, frame: MakeFrame, timeout: float) -> Response:
+        """Ask as ``call`` does, with a frame that is made for the number it gets."""
+        ...
+
+    async def post(self, address: str, frame: MakeFrame) -> None:
+        """Tell as ``tell`` does, with a frame that is made for the number it gets."""
         ...
 
     async def sleep(self, seconds: float) -> None:
@@ -77,19 +89,27 @@ class BlockingNet:
         self._pid = os.getpid()
         self._is_closed = False
 
-    async def call(self, address: str, request: Request, timeout: float) -> Response:  # noqa: ASYNC109 - see ``Net``
+    async def call(self, address: str, request: Request, timeout: float) -> Response:
         """Ask a server."""
-        request.opaque = next_opaque()
-        answer = decode(self.exchange(address, encode_request(request), request.opaque, timeout))
-        if not isinstance(answer, Response):
-            raise BadFrame(f"{address} sent a request where an answer belongs")
-        return answer
+
+        def frame(opaque: int) -> bytes:
+            request.opaque = opaque
+            return encode_request(request)
+
+        return self._exchange(address, frame, timeout)
 
     async def tell(self, address: str, request: Request) -> None:
         """Tell a server something."""
-        request.opaque = next_opaque()
         request.flag |= FLAG_ONEWAY
-        self.send(address, encode_request(request), _CONNECT_S)
+        self._send(address, encode_request(request), _CONNECT_S)
+
+    async def exchange(self, address: str, frame: MakeFrame, timeout: float) -> Response:
+        """Ask a server."""
+        return self._exchange(address, frame, timeout)
+
+    async def post(self, address: str, frame: MakeFrame) -> None:
+        """Tell a server something."""
+        self._send(address, frame(next_opaque()), _CONNECT_S)
 
     async def sleep(self, seconds: float) -> None:
         """Wait."""
@@ -104,7 +124,7 @@ class BlockingNet:
         self._is_closed = True
         self._drop_all()
 
-    def send(self, address: str, frame: bytes, timeout: float) -> None:
+    def _send(self, address: str, frame: bytes, timeout: float) -> None:
         """Write a frame that is not answered."""
         connection = self.take(address, timeout)
         try:
@@ -116,45 +136,47 @@ class BlockingNet:
             raise
         self.give_back(address, connection)
 
-    def exchange(self, address: str, frame: bytes, opaque: int, timeout: float) -> bytes:
-        """Write a frame and return the answer's; anything else that arrives meanwhile is dropped.
+    def _exchange(self, address: str, frame: MakeFrame, timeout: float) -> Response:
+        """Write a frame and return its answer; anything else that arrives meanwhile is dropped.
 
         Raises:
             NoAnswer: the server cannot be reached.
             OutcomeUnknown: it was sent, and no answer came.
         """
         deadline = time.monotonic() + timeout
+        opaque = next_opaque()
+        data = frame(opaque)
         connection = self.take(address, timeout)
+        received = b""
         try:
-            connection.sendall(frame)
-            answer = connection.recv(_READ_SIZE)
+            connection.sendall(data)
             while True:
-                size = len(answer)
-                if size >= 4:
-                    whole = int.from_bytes(answer[:4], "big") + 4
+                more = connection.recv(_READ_SIZE)
+                if not more:
+                    raise ConnectionResetError("the connection was closed")
+                received = received + more if received else more
+                while len(received) >= 4:
+                    whole = int.from_bytes(received[:4], "big") + 4
                     if whole > MAX_FRAME_SIZE or whole < 8:
                         raise BadFrame(f"{address} sent a frame of {whole} bytes; is it a LiteMQ broker?")
-                    if size >= whole:
-                        if is_answer(answer, opaque):
-                            break
-                        answer = answer[whole:]
-                        continue
+                    if len(received) < whole:
+                        break
+                    answer = decode(received if len(received) == whole else received[:whole])
+                    received = received[whole:]
+                    if isinstance(answer, Response) and answer.opaque == opaque:
+                        self.give_back(address, connection)
+                        return answer
                 left = deadline - time.monotonic()
                 if left <= 0:
                     raise TimeoutError
                 _set_timeout(connection, left)
-                more = connection.recv(_READ_SIZE)
-                if not more:
-                    raise ConnectionResetError("it was closed")
-                answer = answer + more if answer else more
         except BaseException as error:
             connection.close()
             if isinstance(error, OSError):  # TimeoutError is one, and so is what a socket's own limit raises
-                took = "did not answer in time" if isinstance(error, TimeoutError | BlockingIOError) else str(error)
-                raise OutcomeUnknown(f"{address}: {took} ({timeout:.3g} s); the request may have been done") from error
+                late = isinstance(error, TimeoutError | BlockingIOError)
+                what = f"did not answer within {timeout:.3g} s" if late else str(error.strerror or error)
+                raise OutcomeUnknown(f"{address}: {what}; what was asked may have been done") from error
             raise
-        self.give_back(address, connection)
-        return answer
 
     def take(self, address: str, timeout: float) -> socket.socket:
         """Return a connection that nobody uses, a new one if need be; waits of its calls end after ``timeout``."""
@@ -200,14 +222,6 @@ class BlockingNet:
                 idle.pop()[0].close()
 
 
-def is_answer(frame: bytes, opaque: int) -> bool:
-    """Return whether a frame answers the request with this number."""
-    if frame[4] == 1:  # binary header
-        return int.from_bytes(frame[13:17], "big") == opaque and bool(frame[20] & 1)
-    answer = decode(frame[: int.from_bytes(frame[:4], "big") + 4])
-    return isinstance(answer, Response) and answer.opaque == opaque
-
-
 def _set_timeout(connection: socket.socket, timeout: float) -> None:
     timeout = max(timeout, 0.001)
     packed = struct.pack("ll", int(timeout), int(timeout % 1 * 1_000_000))
@@ -235,18 +249,31 @@ class LoopNet:
         self._clients: dict[str, Client] = {}
         self._is_closed = False
 
-    async def call(self, address: str, request: Request, timeout: float) -> Response:  # noqa: ASYNC109 - see ``Net``
+    async def call(self, address: str, request: Request, timeout: float) -> Response:
         """Ask a server."""
         connection = await self._client(address).connected(timeout)
         try:
             return await connection.call(request.code, request.ext, request.body, timeout_s=timeout)
         except NoAnswer as error:
-            raise OutcomeUnknown(f"{error}; the request may have been done") from error
+            raise OutcomeUnknown(f"{error}; what was asked may have been done") from error
 
     async def tell(self, address: str, request: Request) -> None:
         """Tell a server something."""
         connection = await self._client(address).connected(_CONNECT_S)
         connection.notify(request.code, request.ext, request.body)
+
+    async def exchange(self, address: str, frame: MakeFrame, timeout: float) -> Response:
+        """Ask a server."""
+        connection = await self._client(address).connected(timeout)
+        try:
+            return await connection.exchange(frame, timeout_s=timeout)
+        except NoAnswer as error:
+            raise OutcomeUnknown(f"{error}; what was asked may have been done") from error
+
+    async def post(self, address: str, frame: MakeFrame) -> None:
+        """Tell a server something."""
+        connection = await self._client(address).connected(_CONNECT_S)
+        connection.write(frame(next_opaque()))
 
     async def sleep(self, seconds: float) -> None:
         """Wait."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from litemq.client.answers import error_of, json_object
@@ -141,8 +141,10 @@ class Routes:
             return Route(topic, queues, (), template.addresses, template.replicas, template.asked_at, template.zones)
 
     def forget(self, topic: str) -> None:
-        """Ask anew next time: something said that the route is not what it was."""
-        self._known.pop(topic, None)
+        """Ask anew next time: something said that the route is not what it was; it serves if nobody answers."""
+        known = self._known.get(topic)
+        if known is not None:
+            self._known[topic] = replace(known, asked_at=float("-inf"))
 
 
 def parse_route(topic: str, found: dict, now: float) -> Route:  # type: ignore[type-arg] # as JSON has it

@@ -2,25 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 
+from litemq.client._sends_cy import Sent
 
-@dataclass(frozen=True, slots=True)
-class Sent:
-    """Where a message was stored.
-
-    >>> Sent("7F000001…", "orders", "broker-0", 3, 17).queue_offset
-    17
-    """
-
-    message_id: str
-    topic: str
-    broker: str
-    queue_id: int
-    queue_offset: int
-    offset_id: str = field(default="", repr=False, compare=False)
-    """Its place as RocketMQ's tools name it; empty for all but the first message of a batch."""
+__all__ = ["Reject", "Retry", "Sent", "Sql", "Tags", "seconds"]
 
 
 @dataclass(frozen=True, slots=True)

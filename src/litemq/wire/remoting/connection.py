@@ -243,20 +243,31 @@ class Connection(Receiver, asyncio.BufferedProtocol):
         Raises:
             NoAnswer: it did not answer in time, or the connection was lost.
         """
+        request = self._request(code, ext, body, 0)
+        return await self._wait_for_answer(request.opaque, encode_request(request), timeout_s)
+
+    async def exchange(self, frame: Callable[[int], bytes], *, timeout_s: float) -> Response:
+        """Ask the peer as ``call`` does, with a frame that is made for the number it gets."""
+        opaque = self._next_opaque()
+        return await self._wait_for_answer(opaque, frame(opaque), timeout_s)
+
+    async def _wait_for_answer(self, opaque: int, frame: bytes, timeout_s: float) -> Response:
         if not self.is_open:
             raise NoAnswer(f"the connection of {self.peer} was lost")
-        request = self._request(code, ext, body, 0)
         future: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
-        self._calls[request.opaque] = future
-        self.write(encode_request(request))
+        self._calls[opaque] = future
+        self.write(frame)
         try:
             async with asyncio.timeout(timeout_s):
                 return await future
         except TimeoutError:
             raise NoAnswer(f"{self.peer} did not answer within {timeout_s:g} s") from None
         finally:
-            self._calls.pop(request.opaque, None)
+            self._calls.pop(opaque, None)
 
     def _request(self, code: int, ext: dict[str, str], body: bytes, flag: int) -> Request:
+        return Request(code, ext, body, opaque=self._next_opaque(), flag=flag, codec=self.codec)
+
+    def _next_opaque(self) -> int:
         self._opaque = self._opaque + 1 if self._opaque < _LARGEST_OPAQUE else 1
-        return Request(code, ext, body, opaque=self._opaque, flag=flag, codec=self.codec)
+        return self._opaque
