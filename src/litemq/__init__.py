@@ -19,6 +19,7 @@ from litemq._version import VERSION  # noqa: E402 - the hook above must stand fi
 
 if TYPE_CHECKING:
     from litemq.client._message_cy import Message
+    from litemq.client.producer import Producer
     from litemq.client.values import Reject, Retry, Sent, Sql, Tags
     from litemq.config import StoreConfig
     from litemq.errors import (
@@ -51,6 +52,7 @@ __all__ = [
     "MessageStore",
     "NoAnswer",
     "OutcomeUnknown",
+    "Producer",
     "RecordTooLarge",
     "Reject",
     "Retry",
@@ -67,6 +69,7 @@ __all__ = [
 
 _MODULES = {
     "litemq.client._message_cy": ("Message",),
+    "litemq.client.producer": ("Producer",),
     "litemq.client.values": ("Reject", "Retry", "Sent", "Sql", "Tags"),
     "litemq.config": ("StoreConfig",),
     "litemq.errors": (

@@ -18,11 +18,14 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from litemq.client._message_cy import Message
+    from litemq.client.async_producer import AsyncProducer as Producer
     from litemq.client.values import Reject, Retry, Sent, Sql, Tags
 
-__all__ = ["Message", "Reject", "Retry", "Sent", "Sql", "Tags"]
+__all__ = ["Message", "Producer", "Reject", "Retry", "Sent", "Sql", "Tags"]
 
-_HOMES: dict[str, tuple[str, str]] = {}
+_HOMES = {
+    "Producer": ("litemq.client.async_producer", "AsyncProducer"),
+}
 """Name here → its module, and its name there; the values are taken from ``litemq``."""
 
 

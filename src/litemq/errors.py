@@ -70,9 +70,9 @@ class LiteMQError(Exception):
 class InvalidRequest(LiteMQError):
     """The caller must change the request.
 
-    >>> litemq.Message("orders", b"17 apples", properties={"amount": 17})
+    >>> litemq.Message("", b"17 apples")
     Traceback (most recent call last):
-    litemq.errors.InvalidRequest: property 'amount' is 17: names and values must be texts
+    litemq.errors.InvalidRequest: the topic of a message must be a text that is not empty, not ''
     """
 
 

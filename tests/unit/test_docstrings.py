@@ -1,0 +1,112 @@
+"""Every public name of the SDK is documented, with an example that runs.
+
+The examples run as they stand against a broker of ``litemq.testing``, which LITEMQ_NAMESERVER names, with the exported
+names at hand.  doctest's ``...`` stands for anything that they print.
+"""
+
+from __future__ import annotations
+
+import doctest
+import inspect
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import pytest
+
+import litemq
+from litemq import aio, testing
+from litemq.testing import broker
+
+FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+EXPORTS = {name: getattr(litemq, name) for name in litemq.__all__}
+NOT_OF_THE_SDK = {"MessageStore", "StoreConfig", "__version__"}
+"""What works on files; its pages are docs/tutorial/first-store.md and docs/reference/store-config.md."""
+
+
+@dataclass(frozen=True)
+class Documented:
+    """A public name and what is said of it."""
+
+    name: str
+    text: str
+    needs_example: bool
+    """A property or an awaited method is shown in use by what stands beside it."""
+
+
+def documented() -> Iterator[Documented]:
+    """Yield every public module, class and method of the SDK."""
+    yield Documented("litemq.testing", inspect.getdoc(testing) or "", needs_example=True)
+    for name in sorted(EXPORTS.keys() - NOT_OF_THE_SDK):
+        yield from of_object(f"litemq.{name}", EXPORTS[name], are_examples_needed=True)
+    for name in aio.__all__:
+        found = getattr(aio, name)
+        if found is not EXPORTS[name]:
+            yield from of_object(f"litemq.aio.{name}", found, are_examples_needed=False)
+    for name in testing.__all__:
+        yield from of_object(f"litemq.testing.{name}", getattr(testing, name), are_examples_needed=True)
+
+
+def of_object(name: str, found: object, *, are_examples_needed: bool) -> Iterator[Documented]:
+    """Yield what a name stands for and, of a class, its public methods, also those from below."""
+    text = getattr(found, "__doc__", "") or ""  # not inspect.getdoc: an inherited text tells of another name
+    yield Documented(name, text, needs_example=are_examples_needed)
+    if not isinstance(found, type):
+        return
+    seen = set()
+    for kind in found.__mro__:
+        if not kind.__module__.startswith("litemq."):
+            continue
+        for member, value in vars(kind).items():
+            if member.startswith("_") or member in seen or not is_member(value):
+                continue
+            seen.add(member)
+            text = inspect.getdoc(getattr(found, member)) or inspect.getdoc(value) or ""
+            needs_example = are_examples_needed and not inspect.isdatadescriptor(value)
+            yield Documented(f"{name}.{member}", text, needs_example=needs_example)
+
+
+def is_member(value: object) -> bool:
+    """Return whether something in a class is a method or a property, not a plain attribute or a slot of a value."""
+    return callable(value) or isinstance(value, property | staticmethod | classmethod)
+
+
+ALL = list(documented())
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _nameserver() -> Iterator[None]:
+    with broker() as running, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LITEMQ_NAMESERVER", running.nameservers)
+        yield
+
+
+@pytest.mark.parametrize("one", [one for one in ALL if ">>>" in one.text], ids=lambda one: one.name)
+def test_the_examples_of_a_name_run(one: Documented) -> None:
+    if missing := set(re.findall(r"litemq\.([A-Z]\w+)", one.text)) - EXPORTS.keys():
+        pytest.skip(f"not there yet: {missing}")
+    assert (shown := failures(one)) == [], "".join(shown)
+
+
+def failures(one: Documented) -> list[str]:
+    """Run the examples of a text; return what doctest complains of."""
+    test = doctest.DocTestParser().get_doctest(
+        inspect.cleandoc(one.text), {"litemq": litemq, **EXPORTS}, one.name, None, None
+    )
+    shown: list[str] = []
+    keep: Callable[[str], object] = shown.append
+    doctest.DocTestRunner(optionflags=FLAGS, verbose=False).run(test, out=keep)
+    return shown
+
+
+def test_every_public_name_has_a_docstring() -> None:
+    assert [one.name for one in ALL if not one.text.strip()] == []
+
+
+def test_every_class_and_method_has_an_example() -> None:
+    assert [one.name for one in ALL if one.needs_example and ">>>" not in one.text] == []
+
+
+def test_an_example_that_is_wrong_is_noticed() -> None:
+    wrong = Documented("one", ">>> 1 + 1\n3\n", needs_example=True)
+    assert "Expected:\n    3\nGot:\n    2\n" in "".join(failures(wrong))
