@@ -74,6 +74,7 @@ class Message:
             *("raw", "reconsume_times", "store_host", "stored", "stored_ms", "sys_flag", "topic"),
         )
 
+    @cython.annotation_typing(False)  # the compiler's own checks speak words of their own
     def __init__(
         self,
         topic: str,
@@ -226,6 +227,7 @@ def pairs_of(message: Message) -> dict:  # type: ignore[type-arg] # the compiler
     return pairs
 
 
+@cython.annotation_typing(False)
 def check_pair(name: str, value: str) -> None:
     """Refuse a property that cannot be stored."""
     if type(name) is not str or type(value) is not str:

@@ -101,13 +101,15 @@ class AsyncProducer:
         message = message_of(topic, body, tags, keys, properties, sharding_key)
         outgoing = self._shared.outgoing(message)
         size = outgoing.size
-        if not self._buffer.take(size):
+        era = self._buffer.take(size)
+        if era is None:
+            self._hurry()
             raise BufferFull(
                 f"{self._buffer.size} bytes of {self._buffer.count} messages wait to be sent (buffer_bytes "
                 f"{self._buffer.limit}); await their futures, or send less"
             )
         future: asyncio.Future[Sent] = asyncio.get_running_loop().create_future()
-        future.add_done_callback(lambda done: self._buffer.free(size, error_of(done)))
+        future.add_done_callback(lambda done: self._buffer.free(size, era, error_of(done)))
         lane = self._lanes.get(message.topic)
         if lane is None:
             lane = self._lanes[message.topic] = TaskLane(self._shared.core, self._linger, self._batch_bytes)
@@ -139,16 +141,20 @@ class AsyncProducer:
 
     async def flush(self, timeout: float | timedelta | None = None) -> None:
         """Wait until everything that was accepted is answered; see ``litemq.Producer.flush``."""
-        for lane in self._lanes.values():
-            lane.hurry()
+        era = self._buffer.end_era()
+        self._hurry()
         limit = self._shared.settings.timeout * 2 if timeout is None else seconds(timeout)
-        if not await poll_until(lambda: self._buffer.count == 0, time.monotonic() + limit, asyncio.sleep):
+        if not await poll_until(lambda: not self._buffer.left(era), time.monotonic() + limit, asyncio.sleep):
             raise BufferFull(
-                f"{self._buffer.count} messages are not answered after {limit:g} s; flush again to wait on"
+                f"{self._buffer.left(era)} messages are not answered after {limit:g} s; flush again to wait on"
             )
         error = self._buffer.take_error()
         if error is not None:
             raise error
+
+    def _hurry(self) -> None:
+        for lane in self._lanes.values():
+            lane.hurry()
 
     async def close(self) -> None:
         """Flush, then close the connections."""

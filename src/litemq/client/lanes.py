@@ -8,18 +8,16 @@ under way at a time, so messages of one queue stay in order whatever has to be t
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
 import threading
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
-from litemq.client._sends_cy import Sent
 from litemq.client.running import run
 from litemq.client.sending import MAX_BATCH, Outgoing, SendCore, split_batches
 from litemq.errors import InvalidRequest, LiteMQError
 
-AnyFuture = concurrent.futures.Future[Sent] | asyncio.Future[Sent]
+T = TypeVar("T")
 
 _IDLE_S = 5.0
 """A thread without work for so long ends; the next message starts another one."""
@@ -174,65 +172,90 @@ class TaskLane:
 
 
 class Buffer:
-    """Counts the bytes that were accepted and not answered yet; safe to use from several threads."""
+    """Counts the bytes that were accepted and not answered yet; safe to use from several threads.
+
+    What is accepted belongs to an era; a flush begins the next one, and waits for the end of those before it.
+    """
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.size = 0
-        self.count = 0
         self.first_error: BaseException | None = None
+        self._era = 0
+        self._counts = {0: 0}
         self._freed = threading.Condition(threading.Lock())
         self._waiters = 0
 
-    def take(self, size: int) -> bool:
-        """Count a message in; False when it does not fit now.  One that never would fits into an empty buffer."""
+    @property
+    def count(self) -> int:
+        """Return how many messages wait."""
+        return sum(self._counts.values())
+
+    def take(self, size: int) -> int | None:
+        """Count a message in and return its era; None when it does not fit now.
+
+        One that never would fits into an empty buffer.
+        """
         with self._freed:
-            if self.count and self.size + size > self.limit:
-                return False
-            self.size += size
-            self.count += 1
-            return True
+            return self._take(size)
 
-    def take_within(self, size: int, timeout: float) -> bool:
-        """Count a message in, wait for room if need be."""
-        if self.take(size):
-            return True
-        return self._wait(lambda: self.take_locked(size), timeout)
+    def take_within(self, size: int, timeout: float) -> int | None:
+        """Count a message in as soon as there is room; None when there is none in time."""
+        return self._wait(lambda: self._take(size), timeout)
 
-    def take_locked(self, size: int) -> bool:
-        """Count a message in, with the lock held."""
-        if self.count and self.size + size > self.limit:
-            return False
+    def _take(self, size: int) -> int | None:
+        if self.size and self.size + size > self.limit:
+            return None
         self.size += size
-        self.count += 1
-        return True
+        self._counts[self._era] += 1
+        return self._era
 
-    def free(self, size: int, error: BaseException | None) -> None:
+    def free(self, size: int, era: int, error: BaseException | None) -> None:
         """Count a message out."""
         with self._freed:
             self.size -= size
-            self.count -= 1
+            self._counts[era] -= 1
             if error is not None and self.first_error is None:
                 self.first_error = error
             if self._waiters:
                 self._freed.notify_all()
 
-    def wait_until_empty(self, timeout: float) -> bool:
-        """Return whether everything is answered in time."""
-        return self._wait(lambda: self.count == 0, timeout)
+    def end_era(self) -> int:
+        """Begin another era; return the one that ends."""
+        with self._freed:
+            for era in [era for era, count in self._counts.items() if not count]:
+                del self._counts[era]
+            self._era += 1
+            self._counts[self._era] = 0
+            return self._era - 1
+
+    def left(self, era: int) -> int:
+        """Return how many messages of an era, and of those before it, wait yet."""
+        return sum(count for one, count in list(self._counts.items()) if one <= era)
+
+    def wait_for_end(self, era: int, timeout: float) -> bool:
+        """Return whether everything of an era, and of those before it, is answered in time."""
+        return self._wait(lambda: not self.left(era) or None, timeout) is not None
 
     def take_error(self) -> BaseException | None:
         """Return the first error since the last time, once."""
         error, self.first_error = self.first_error, None
         return error
 
-    def _wait(self, condition: Callable[[], bool], timeout: float) -> bool:
+    def _wait(self, condition: Callable[[], T | None], timeout: float) -> T | None:
         with self._freed:
             self._waiters += 1
+            found: list[T | None] = [None]
+
+            def is_met() -> bool:
+                found[0] = condition()
+                return found[0] is not None
+
             try:
-                return self._freed.wait_for(condition, timeout)
+                self._freed.wait_for(is_met, timeout)
             finally:
                 self._waiters -= 1
+            return found[0]
 
 
 async def poll_until(condition: Callable[[], bool], deadline: float, sleep: Callable[[float], Awaitable[None]]) -> bool:

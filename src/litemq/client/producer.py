@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import functools
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
@@ -142,13 +143,17 @@ class Producer:
         outgoing = self._shared.outgoing(message)
         deadline = self._shared.deadline(timeout)
         size = outgoing.size
-        if not self._buffer.take(size) and not self._buffer.take_within(size, deadline - time.monotonic()):
+        era = self._buffer.take(size)
+        if era is None:
+            self._hurry()
+            era = self._buffer.take_within(size, deadline - time.monotonic())
+        if era is None:
             raise BufferFull(
                 f"{self._buffer.size} bytes of {self._buffer.count} messages wait to be sent (buffer_bytes "
                 f"{self._buffer.limit}); wait for their futures, or send less"
             )
         future: concurrent.futures.Future[Sent] = concurrent.futures.Future()
-        future.add_done_callback(lambda done: self._buffer.free(size, error_of(done)))
+        future.add_done_callback(functools.partial(self._buffer_free, size, era))
         lane = self._lanes.get(message.topic)
         if lane is None:
             lane = ThreadLane(self._shared.core, message.topic, self._linger, self._batch_bytes)
@@ -228,16 +233,23 @@ class Producer:
             LiteMQError: the first failure among what was accepted since the last flush.
             BufferFull: not everything is answered in time; it is still tried.
         """
-        for lane in list(self._lanes.values()):
-            lane.hurry()
+        era = self._buffer.end_era()
+        self._hurry()
         limit = self._shared.settings.timeout * 2 if timeout is None else seconds(timeout)
-        if not self._buffer.wait_until_empty(limit):
+        if not self._buffer.wait_for_end(era, limit):
             raise BufferFull(
-                f"{self._buffer.count} messages are not answered after {limit:g} s; flush again to wait on"
+                f"{self._buffer.left(era)} messages are not answered after {limit:g} s; flush again to wait on"
             )
         error = self._buffer.take_error()
         if error is not None:
             raise error
+
+    def _hurry(self) -> None:
+        for lane in list(self._lanes.values()):
+            lane.hurry()
+
+    def _buffer_free(self, size: int, era: int, done: concurrent.futures.Future[Sent]) -> None:
+        self._buffer.free(size, era, error_of(done))
 
     def close(self) -> None:
         """Flush, then close the connections; a closed producer stays closed.

@@ -17,6 +17,10 @@ VARIABLE: Final = "LITEMQ_NAMESERVER"
 DEFAULT: Final = "127.0.0.1:9876"
 KEPT_S: Final = 30.0
 """So long a route is used before it is asked for again."""
+GUESS_S: Final = 0.5
+"""So long a topic is sent to where it would be made, before name servers are asked whether it was."""
+GUESSED_QUEUES: Final = 4
+"""Queues that a broker makes for a topic that a send brings."""
 TEMPLATE: Final = "TBW102"
 """The topic whose brokers make unknown topics on the first send."""
 _READ, _WRITE = 4, 2
@@ -72,6 +76,8 @@ class Routes:
         self._servers = list(servers)
         self._timeout = timeout
         self._known: dict[str, Route] = {}
+        self._guessed: dict[str, Route] = {}
+        """Where topics are about to be made, that no name server tells of yet."""
 
     async def ask(self, code: Ask, ext: dict[str, str] | None = None, timeout: float | None = None) -> Response:
         """Ask the name servers; the one that answered is asked first next time.
@@ -127,18 +133,36 @@ class Routes:
 
     async def find_for_send(self, topic: str, *, fresh: bool = False, timeout: float | None = None) -> Route:
         """Return where a topic's messages may be sent; an unknown one is made by the first broker that gets one."""
+        guessed = self._guessed.get(topic)
+        if guessed is not None and not fresh and self._net.now() - guessed.asked_at < GUESS_S:
+            return guessed
         try:
-            return await self.find(topic, fresh=fresh, timeout=timeout)
+            route = await self.find(topic, fresh=fresh, timeout=timeout)
         except UnknownTopic:
-            try:
-                template = await self.find(TEMPLATE, fresh=fresh, timeout=timeout)
-            except UnknownTopic:
-                template = None
-            if template is None:
+            route = self._guessed[topic] = await self._guess(topic, timeout)
+        except Unavailable:
+            if guessed is None:
                 raise
-            queues = tuple(RouteQueue(topic, one.broker, one.queue_id) for one in template.writable)
-            queues = tuple(one for one in queues if one.queue_id < 4)
-            return Route(topic, queues, (), template.addresses, template.replicas, template.asked_at, template.zones)
+            return guessed
+        else:
+            self._guessed.pop(topic, None)
+        return route
+
+    async def _guess(self, topic: str, timeout: float | None) -> Route:
+        """Return where a topic would be made.
+
+        Raises:
+            UnknownTopic: nowhere.
+        """
+        try:
+            template = await self.find(TEMPLATE, timeout=timeout)
+        except UnknownTopic:
+            raise UnknownTopic(
+                f"no broker has the topic {topic!r}, and none makes it by itself; make it: litemq topic create {topic}"
+            ) from None
+        queues = [RouteQueue(topic, one.broker, one.queue_id) for one in template.writable]
+        usable = tuple(one for one in queues if one.queue_id < GUESSED_QUEUES)
+        return replace(template, topic=topic, writable=usable, readable=(), asked_at=self._net.now())
 
     def forget(self, topic: str) -> None:
         """Ask anew next time: something said that the route is not what it was; it serves if nobody answers."""

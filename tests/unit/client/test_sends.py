@@ -1,0 +1,96 @@
+"""Frames of sends are what the protocol wants, and ids are nobody else's."""
+
+from __future__ import annotations
+
+import os
+from types import ModuleType
+
+import pytest
+
+from litemq import _plain
+from litemq.client import _sends_cy
+from litemq.client._message_cy import Message
+from litemq.errors import RecordTooLarge
+from litemq.format import properties
+from litemq.wire.remoting.codes import Ask
+from litemq.wire.remoting.command import Request, decode
+
+BUILDS = [_sends_cy, _plain.load_plain("litemq.client._sends_cy")]
+
+
+@pytest.fixture(params=BUILDS, ids=["here", "plain"])
+def build(request: pytest.FixtureRequest) -> ModuleType:
+    kernel: ModuleType = request.param
+    return kernel
+
+
+def test_the_frame_of_one_message() -> None:
+    message = Message("örders", b"17", tags="paid", properties={"a": "b"})
+    text = _sends_cy.properties_text(message, "THE-ID")
+    fields = _sends_cy.queue_fields("pg", "örders", 3, "broker-a")
+    request = decode(_sends_cy.send_frame(fields, 77, message, text, 0x101, b"17"))
+    assert isinstance(request, Request)
+    assert (request.code, request.opaque, request.body) == (Ask.SEND_MESSAGE_V2, 77, b"17")
+    assert not request.is_oneway
+    ext = request.ext
+    assert (ext["a"], ext["b"], ext["e"], ext["f"], ext["m"], ext["n"]) == (
+        "pg",
+        "örders",
+        "3",
+        "257",
+        "false",
+        "broker-a",
+    )
+    found = properties.parse(ext["i"].encode())
+    assert found == {"a": "b", "TAGS": "paid", "UNIQ_KEY": "THE-ID", "WAIT": "true"}
+    quiet = decode(_sends_cy.send_frame(fields, 77, message, text, 0, b"17", oneway=True))
+    assert isinstance(quiet, Request)
+    assert quiet.is_oneway
+
+
+def test_the_frame_of_a_batch() -> None:
+    fields = _sends_cy.queue_fields("pg", "t", 0, "b")
+    entries = _sends_cy.batch_entry(b"one", 0, b"p") + _sends_cy.batch_entry(b"", 5, b"")
+    request = decode(_sends_cy.batch_frame(fields, 1, entries))
+    assert isinstance(request, Request)
+    assert request.code == Ask.SEND_BATCH_MESSAGE
+    assert request.ext["m"] == "true"
+    assert request.body == bytes.fromhex(
+        "0000001a 00000000 00000000 00000000 00000003"
+    ) + b"one\0\x01p" + bytes.fromhex("00000016 00000000 00000000 00000005 00000000 0000")
+
+
+def test_properties_have_a_limit() -> None:
+    with pytest.raises(RecordTooLarge, match="32767"):
+        _sends_cy.properties_text(Message("t", b"", properties={"a": "x" * 32_767}), "ID")
+
+
+def test_ids_differ(build: ModuleType) -> None:
+    ids = build.Ids()
+    made = {ids.next() for _ in range(50_000)}
+    assert len(made) == 50_000
+    assert all(len(one) == 32 and one == one.upper() and int(one, 16) for one in made)
+
+
+def test_a_child_makes_ids_of_its_own(build: ModuleType) -> None:
+    ids = build.Ids()
+    mine = ids.next()
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.write(writing, ids.next().encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    theirs = os.read(reading, 100).decode()
+    os.close(reading)
+    os.close(writing)
+    assert theirs[:20] != mine[:20]
+
+
+def test_what_was_sent_is_a_value(build: ModuleType) -> None:
+    one = build.Sent("ID", "t", "b", 1, 2)
+    assert one == build.Sent("ID", "t", "b", 1, 2)
+    assert one != build.Sent("ID", "t", "b", 1, 3)
+    assert hash(one) == hash(build.Sent("ID", "t", "b", 1, 2))
+    assert one != "ID"
+    assert "ID" in repr(one)
