@@ -19,11 +19,7 @@ import click
 from litemq._plain import ExtensionMissing
 from litemq._version import VERSION
 from litemq.cli import output
-from litemq.cli.config import config
-from litemq.cli.server import broker, nameserver, up
-from litemq.cli.store import store
-from litemq.cli.topic import topic
-from litemq.cli.version import version
+from litemq.cli.lazy import LazyGroup
 from litemq.errors import LiteMQError
 
 OK: Final = 0
@@ -44,17 +40,30 @@ _ADVICE: Final = {
 _SETTINGS: Final = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
-@click.group(context_settings=_SETTINGS, invoke_without_command=True)
+_COMMANDS: Final = {
+    "up": ("litemq.cli.server:up", "Run a name server and a broker, all in one process."),
+    "nameserver": ("litemq.cli.server:nameserver", "Run a name server."),
+    "broker": ("litemq.cli.server:broker", "Run a broker that registers with name servers."),
+    "topic": ("litemq.cli.topic:topic", "Make, look at, alter, empty and delete topics."),
+    "group": ("litemq.cli.group:group", "Consumer groups: lag, members, offsets, settings."),
+    "message": ("litemq.cli.message:message", "Send, follow, find and trace messages."),
+    "dlq": ("litemq.cli.dlq:dlq", "Dead letters: list, show, redrive, archive, purge."),
+    "cluster": ("litemq.cli.cluster:cluster", "Brokers: load, health, settings."),
+    "bench": ("litemq.cli.bench:bench", "Put load on a cluster and measure it."),
+    "config": ("litemq.cli.config:config", "Show and check the settings of file and environment."),
+    "store": ("litemq.cli.store:store", "Tools over store files; no broker is needed."),
+    "version": ("litemq.cli.version:version", "Show version, kind of build, Python and record formats."),
+}
+"""Name → where the command is, and its line in the list: whoever asks for help waits for no imports."""
+
+
+@click.group(cls=LazyGroup, lazy=_COMMANDS, context_settings=_SETTINGS, invoke_without_command=True)
 @click.version_option(VERSION, message="litemq %(version)s")
 @click.pass_context
 def cli(context: click.Context) -> None:
     """LiteMQ: a message queue on one log, readable by RocketMQ's clients and tools."""
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
-
-
-for command in (up, nameserver, broker, config, store, topic, version):
-    cli.add_command(command)
 
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:

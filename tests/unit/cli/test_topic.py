@@ -79,7 +79,7 @@ def test_placement(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) ->
                 f"broker-{letter}": {"read": count, "write": count}
                 for letter, count in zip("abc", (3, 3, 2), strict=True)
             }
-            assert told == {"topic": "T", "brokers": brokers, "left": []}
+            assert told == {"topic": "T", "brokers": brokers, "left": [], "dryRun": False}
             assert it.queues() == {"a": (3, 3), "b": (3, 3), "c": (2, 2)}
             await it.told("create", "X", "--queues", "4", "--placement", "exclusive:broker-b")
             assert it.queues("X") == {"b": (4, 4)}
@@ -112,8 +112,8 @@ def test_placement(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) ->
         (("create", "a b"), "' '"),
         (("create", "there"), "is there already"),
         (("alter", "missing", "--queues", "2"), "no topic 'missing'"),
-        (("delete", "missing"), "no topic 'missing'"),
-        (("delete", "SELF_TEST_TOPIC"), "broker's own"),
+        (("delete", "missing", "--yes"), "no topic 'missing'"),
+        (("delete", "SELF_TEST_TOPIC", "--yes"), "broker's own"),
     ],
 )
 def test_what_cannot_be_is_refused(
@@ -145,7 +145,7 @@ def test_the_second_name_server_is_asked_when_the_first_is_gone(
         async with cluster(tmp_path, "a", capfdbinary) as it:
             it.server = f"127.0.0.1:1;{it.server}"
             await it.told("create", "T", "--queues", "1")
-            await it.told("delete", "T")
+            await it.told("delete", "T", "--yes")
             assert it.queues() == {}
 
     _run(test())
@@ -211,7 +211,7 @@ def test_queues_move_only_when_told_to(tmp_path: Path, capfdbinary: pytest.Captu
             assert it.queues() == {"b": (3, 3)}
             (told,) = await it.told("list")
             assert told["brokers"] == {"broker-b": {"read": 3, "write": 3}}
-            out, _ = await it.said("delete", "T")
+            out, _ = await it.said("delete", "T", "--yes")
             assert "T is on no broker any more" in out
             assert it.queues() == {}
 
