@@ -1,9 +1,9 @@
 cdef class Message:
     cdef readonly str topic
     cdef bytes stored
-    cdef object opened
+    cdef readonly object opened
     cdef bytes raw
-    cdef dict pairs
+    cdef readonly dict pairs
     cdef readonly int sys_flag
     cdef readonly int flag
     cdef readonly long long queue_id

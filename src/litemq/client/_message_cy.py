@@ -17,6 +17,9 @@ try:
 except ModuleNotFoundError:
     from litemq import _cython_shim as cython
 
+if cython.compiled:
+    from cython.cimports.libc.string import memcmp
+
 from litemq.errors import BadBody, InvalidRequest, ReservedName
 from litemq.features.retry import RETRY_PREFIX, RETRY_TOPIC
 from litemq.format import names
@@ -37,6 +40,7 @@ OWN_PROPERTIES = frozenset(
 """Names that are not the application's: brokers and clients speak to each other by them."""
 
 _MIN_SIZE = cython.declare(cython.Py_ssize_t, 91)
+_PERCENT = cython.declare(cython.uint, 0x25)
 _LONG_TOPIC = cython.declare(cython.uint, 0xAB)
 """Last byte of the magic of records whose topic has a length of two bytes."""
 
@@ -46,6 +50,8 @@ def is_compiled() -> bool:
     return bool(cython.compiled)
 
 
+@cython.annotation_typing(False)  # the compiler's own checks speak words of their own
+@cython.no_gc  # texts, bytes and a dict of texts: never part of a cycle
 @cython.cclass
 class Message:
     """What is sent, or what was received; never changes.
@@ -74,7 +80,6 @@ class Message:
             *("raw", "reconsume_times", "store_host", "stored", "stored_ms", "sys_flag", "topic"),
         )
 
-    @cython.annotation_typing(False)  # the compiler's own checks speak words of their own
     def __init__(
         self,
         topic: str,
@@ -262,6 +267,28 @@ def be64(p: cython.p_uchar, at: cython.Py_ssize_t) -> cython.longlong:
         return value - (1 << 64) if value >= 1 << 63 else value
 
 
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def same(p: cython.p_uchar, at: cython.Py_ssize_t, known: bytes, size: cython.Py_ssize_t) -> cython.bint:
+    """Return whether ``known`` stands at a place."""
+    if cython.compiled:
+        q: cython.p_char = known
+        return memcmp(p + at, q, size) == 0
+    else:  # noqa: RET505 - the branch that is not compiled must not be seen by the compiler
+        return p[at : at + size] == known
+
+
+@cython.cfunc
+@cython.inline
+def part(p: cython.p_uchar, at: cython.Py_ssize_t, size: cython.Py_ssize_t) -> bytes:
+    """Return a copy of some bytes."""
+    if cython.compiled:
+        return cython.cast(cython.p_char, p)[at : at + size]
+    else:  # noqa: RET505 - the branch that is not compiled must not be seen by the compiler
+        return bytes(p[at : at + size])
+
+
 def decode_messages(
     body: bytes, start: int = 0, *, broker: str = "", group: str = "", topic: str = ""
 ) -> list[Message]:
@@ -285,7 +312,9 @@ def decode_messages(
     text_size: cython.Py_ssize_t
     flags: cython.uint
     known: bytes = topic.encode()
-    name: bytes
+    known_size: cython.Py_ssize_t = len(known)
+    host: bytes = b""
+    host_size: cython.Py_ssize_t
     message: Message
     while at < end:
         if end - at < _MIN_SIZE:
@@ -304,16 +333,19 @@ def decode_messages(
         message.born_ms = be64(p, at + 40)
         message.stored_ms = be64(p, o)
         o += 8
-        message.store_host = body[o : o + (20 if flags & 0x20 else 8)]
-        o += 20 if flags & 0x20 else 8
-        if o + 16 > at + size:
+        host_size = 20 if flags & 0x20 else 8
+        if o + host_size + 16 > at + size:
             raise BadBody(f"a record of {size} bytes is too short for its hosts")
+        if len(host) != host_size or not same(p, o, host, host_size):
+            host = part(p, o, host_size)
+        message.store_host = host
+        o += host_size
         message.reconsume_times = be32(p, o)
         body_size = be32(p, o + 12)
         o += 16
         if o + body_size + 3 > at + size:
             raise BadBody(f"a body of {body_size} bytes in a record of {size}")
-        message.stored = body[o : o + body_size]
+        message.stored = part(p, o, body_size)
         message.opened = None if flags & 1 else message.stored
         o += body_size
         topic_size = p[o]
@@ -323,18 +355,20 @@ def decode_messages(
             o += 1
         if o + topic_size + 2 > at + size:
             raise BadBody(f"a topic of {topic_size} bytes in a record of {size}")
-        name = body[o : o + topic_size]
-        message.topic = topic if name == known else name.decode("utf-8", "replace")
+        if topic_size == known_size and same(p, o, known, known_size):
+            message.topic = topic
+        else:
+            message.topic = part(p, o, topic_size).decode("utf-8", "replace")
         o += topic_size
         text_size = p[o] << 8 | p[o + 1]
         o += 2
         if o + text_size > at + size:
             raise BadBody(f"properties of {text_size} bytes in a record of {size}")
-        message.raw = body[o : o + text_size]
+        message.raw = part(p, o, text_size)
         message.pairs = None
         message.broker = broker
         message.group = group
-        if message.topic.startswith(RETRY_PREFIX):
+        if p[o - 2 - topic_size] == _PERCENT and message.topic.startswith(RETRY_PREFIX):
             message.topic = pairs_of(message).get(RETRY_TOPIC) or message.topic
         found.append(message)
         at += size

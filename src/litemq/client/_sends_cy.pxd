@@ -8,3 +8,20 @@ cdef class Sent:
     cdef readonly long long queue_id
     cdef readonly long long queue_offset
     cdef readonly str offset_id
+
+
+cdef class Ids:
+    cdef bytes prefix
+    cdef long long count
+    cdef long long month_start
+    cdef long long month_end
+    cpdef str next(self)
+
+
+cdef class Outgoing:
+    cdef readonly Message message
+    cdef public bytes body
+    cdef readonly str message_id
+    cdef public bytes text
+    cdef public int sys_flag
+    cdef readonly Py_ssize_t size

@@ -1,16 +1,16 @@
 """Kernel: frames of sends with the binary header, batches, and what their answers become.
 
-    frame       size u32, codec 1 and header size u32, header, body
-    header      code i16, language u8, version i16, opaque i32, flag i32, remark i32 length, ext i32 length, ext
-    ext         name i16 length, value i32 length, repeated; one-letter names, see ``wire/remoting``
-    batch body  entries: size i32, magic i32, crc i32, flag i32, body i32 length, properties i16 length
+frame       size u32, codec 1 and header size u32, header, body
+header      code i16, language u8, version i16, opaque i32, flag i32, remark i32 length, ext i32 length, ext
+ext         name i16 length, value i32 length, repeated; one-letter names, see ``wire/remoting``
+batch body  entries: size i32, magic i32, crc i32, flag i32, body i32 length, properties i16 length
 """
 
 from __future__ import annotations
 
 import os
 import struct
-from datetime import datetime
+from datetime import datetime, timedelta
 
 try:
     import cython
@@ -21,6 +21,7 @@ from litemq.errors import RecordTooLarge
 from litemq.wire.remoting.codes import FLAG_ONEWAY, PYTHON, VERSION, Ask
 
 if cython.compiled:
+    from cython.cimports.libc.string import memcpy
     from cython.cimports.litemq._clock_cy import wall_ms
     from cython.cimports.litemq.client._message_cy import Message
 else:
@@ -32,10 +33,11 @@ MAX_BODY = (1 << 24) - (1 << 17)
 """Bytes of a body that fits into a frame with its header; the broker's own limit is lower."""
 
 _HEAD = struct.Struct(">IIhBhiiii")
-_ENTRY = struct.Struct(">iiiii")
-_NUMBER = struct.Struct(">i")
 _NAME_AND_SIZE = struct.Struct(">hsi")
-_MAX_PROPERTIES = cython.declare(cython.Py_ssize_t, MAX_PROPERTIES)
+_MASK = cython.declare(cython.longlong, 0xFFFFFFFF)
+_DIGITS = cython.declare(bytes, b"0123456789ABCDEF")
+_ENTRY_SIZE = cython.declare(cython.Py_ssize_t, 22)
+"""Bytes of a batch's entry beside body and properties."""
 
 
 def is_compiled() -> bool:
@@ -43,6 +45,7 @@ def is_compiled() -> bool:
     return bool(cython.compiled)
 
 
+@cython.no_gc  # texts and numbers: never part of a cycle
 @cython.cclass
 class Sent:
     """Where a message was stored.
@@ -85,48 +88,137 @@ class Sent:
         return hash(self.message_id)
 
 
+@cython.cclass
 class Ids:
     """Makes ids as RocketMQ's clients do: who, when in this month, the how-manieth."""
 
-    def __init__(self) -> None:
-        self._make_prefix()
-        os.register_at_fork(after_in_child=self._make_prefix)
+    if not cython.compiled:
+        __slots__ = ("count", "month_end", "month_start", "prefix")
 
-    def _make_prefix(self) -> None:
+    def __init__(self) -> None:
+        self.make_prefix()
+        os.register_at_fork(after_in_child=self.make_prefix)
+
+    def make_prefix(self) -> None:
+        """Become another: a child of this process makes ids of its own."""
         # A random number stands for the address: several machines may share one behind a gateway.
-        self.prefix = (os.urandom(4) + struct.pack(">H", os.getpid() & 0xFFFF) + os.urandom(4)).hex().upper()
+        self.prefix = (os.urandom(4) + struct.pack(">H", os.getpid() & 0xFFFF) + os.urandom(4)).hex().upper().encode()
         self.count = int.from_bytes(os.urandom(2), "big")
         self.month_start = self.month_end = 0
 
+    @cython.ccall
     def next(self) -> str:
         """Return an id that no other message has."""
-        now = wall_ms()
-        if not self.month_start <= now < self.month_end:
+        now: cython.longlong = wall_ms()
+        if now < self.month_start or now >= self.month_end:
             self._begin_month(now)
         self.count = (self.count + 1) & 0xFFFF
-        return f"{self.prefix}{(now - self.month_start) & 0xFFFFFFFF:08X}{self.count:04X}"
+        since: cython.ulonglong = (now - self.month_start) & _MASK
+        if cython.compiled:
+            text = cython.declare(cython.char[32])
+            prefix: cython.p_char = self.prefix
+            memcpy(text, prefix, 20)
+            number: cython.ulonglong = since << 16 | self.count
+            i: cython.int
+            for i in range(12):
+                text[31 - i] = _DIGITS[(number >> (4 * i)) & 15]
+            return text[:32].decode("ascii")
+        else:  # noqa: RET505 - the branch that is not compiled must not be seen by the compiler
+            return f"{self.prefix.decode()}{since:08X}{self.count:04X}"
 
-    def _begin_month(self, now: int) -> None:
+    def _begin_month(self, now: cython.longlong) -> None:
         today = datetime.fromtimestamp(now / 1000).astimezone()
         start = today.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
-        following = (start.replace(day=28) + (datetime(1, 1, 5) - datetime(1, 1, 1))).replace(day=1)
+        following = (start.replace(day=28) + timedelta(days=4)).replace(day=1)
         self.month_start = int(start.timestamp() * 1000)
         self.month_end = int(following.timestamp() * 1000)
 
 
-IDS = Ids()
+IDS = cython.declare(Ids, Ids())
 
 
+@cython.no_gc  # a message, bytes and a text: never part of a cycle
+@cython.cclass
+class Outgoing:
+    """A message on its way: what of it travels, made once for all tries.
+
+    ``body`` is as it travels, compressed when ``sys_flag`` says so.
+    """
+
+    if not cython.compiled:
+        __slots__ = ("body", "message", "message_id", "size", "sys_flag", "text")
+
+    def __init__(self, message: Message) -> None:
+        self.message = message
+        self.body = message.opened
+        self.sys_flag = 0
+        self.message_id = IDS.next()
+        self.text = properties_text(message, self.message_id)
+        self.size = len(self.body) + len(self.text) + _ENTRY_SIZE
+        if len(self.body) > MAX_BODY:
+            raise RecordTooLarge(what="the body of a message", size=len(self.body), limit=MAX_BODY)
+
+
+@cython.ccall
 def properties_text(message: Message, message_id: str) -> bytes:
     """Return the properties as they travel, the message's id among them."""
     pairs = message.pairs
-    text = f"UNIQ_KEY\x01{message_id}\x02WAIT\x01true\x02"
+    text = "UNIQ_KEY\x01" + message_id + "\x02WAIT\x01true\x02"
     if pairs:
         text = "".join([f"{name}\x01{value}\x02" for name, value in pairs.items()]) + text
     found = text.encode("utf-8", "replace")
     if len(found) > MAX_PROPERTIES:
         raise RecordTooLarge(what="the properties of a message", size=len(found), limit=MAX_PROPERTIES)
     return found
+
+
+def batch_body(outgoing: list[Outgoing]) -> bytearray:
+    """Return the body of a batch."""
+    one: Outgoing
+    total: cython.Py_ssize_t = 0
+    at: cython.Py_ssize_t = 0
+    body_size: cython.Py_ssize_t
+    text_size: cython.Py_ssize_t
+    for one in outgoing:
+        total += len(one.body) + len(one.text) + _ENTRY_SIZE
+    data = bytearray(total)
+    p: cython.p_uchar = data
+    for one in outgoing:
+        body_size = len(one.body)
+        text_size = len(one.text)
+        put32(p, at, body_size + text_size + _ENTRY_SIZE)
+        put32(p, at + 12, one.message.flag)
+        put32(p, at + 16, body_size)
+        put(p, at + 20, one.body, body_size)
+        at += 20 + body_size
+        p[at] = text_size >> 8
+        p[at + 1] = text_size & 0xFF
+        put(p, at + 2, one.text, text_size)
+        at += 2 + text_size
+    return data
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def put32(p: cython.p_uchar, at: cython.Py_ssize_t, value: cython.longlong) -> cython.void:
+    """Write a 32-bit number."""
+    p[at] = value >> 24 & 0xFF
+    p[at + 1] = value >> 16 & 0xFF
+    p[at + 2] = value >> 8 & 0xFF
+    p[at + 3] = value & 0xFF
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def put(p: cython.p_uchar, at: cython.Py_ssize_t, data: bytes, size: cython.Py_ssize_t) -> cython.void:
+    """Write bytes."""
+    if cython.compiled:
+        q: cython.p_char = data
+        memcpy(p + at, q, size)
+    else:
+        p[at : at + size] = data
 
 
 def field(name: str, value: str | bytes) -> bytes:
@@ -158,20 +250,39 @@ def send_frame(
     return _frame(Ask.SEND_MESSAGE_V2, opaque, ext, body, oneway)
 
 
-def batch_frame(fields: bytes, opaque: int, body: bytes, *, oneway: bool = False) -> bytes:
+def batch_frame(fields: bytes, opaque: int, body: bytes | bytearray, *, oneway: bool = False) -> bytes:
     """Return the frame of a batch; ``fields`` are its queue's."""
     ext = b"".join((fields, field("f", "0"), field("g", str(wall_ms())), field("h", "0"), field("m", "true")))
     return _frame(Ask.SEND_BATCH_MESSAGE, opaque, ext, body, oneway)
 
 
-def batch_entry(body: bytes, flag: int, text: bytes) -> bytes:
-    """Return one message of a batch."""
-    size = _ENTRY.size + len(body) + 2 + len(text)
-    return b"".join((_ENTRY.pack(size, 0, 0, flag, len(body)), body, len(text).to_bytes(2, "big"), text))
-
-
-def _frame(code: int, opaque: int, ext: bytes, body: bytes, oneway: bool) -> bytes:
+def _frame(code: int, opaque: int, ext: bytes, body: bytes | bytearray, oneway: bool) -> bytes:
     header = 21 + len(ext)
     flag = FLAG_ONEWAY if oneway else 0
     head = _HEAD.pack(4 + header + len(body), 1 << 24 | header, code, PYTHON, VERSION, opaque, flag, 0, len(ext))
     return b"".join((head, ext, body))
+
+
+def sent_list(
+    outgoing: list[Outgoing], topic: str, broker: str, queue_id: int, first_offset: int, offset_ids: str
+) -> list[Sent]:
+    """Return where the messages of one request are; ``offset_ids`` as its answer has them, commas between."""
+    one: Outgoing
+    sent: Sent
+    found: list[Sent] = []
+    queue: cython.longlong = queue_id
+    offset: cython.longlong = first_offset
+    ids: list[str] = offset_ids.split(",") if offset_ids else []
+    known: cython.Py_ssize_t = len(ids)
+    place: cython.Py_ssize_t = 0
+    for one in outgoing:
+        sent = Sent.__new__(Sent)
+        sent.message_id = one.message_id
+        sent.topic = topic
+        sent.broker = broker
+        sent.queue_id = queue
+        sent.queue_offset = offset + place
+        sent.offset_id = ids[place] if place < known else ""
+        found.append(sent)
+        place += 1
+    return found

@@ -13,8 +13,9 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
+from litemq.client._sends_cy import Outgoing
 from litemq.client.running import run
-from litemq.client.sending import MAX_BATCH, Outgoing, SendCore, split_batches
+from litemq.client.sending import MAX_BATCH, SendCore, split_batches
 from litemq.errors import InvalidRequest, LiteMQError
 
 T = TypeVar("T")

@@ -8,12 +8,12 @@ from datetime import timedelta
 from typing import Any, Final
 
 from litemq.client._message_cy import Message
-from litemq.client._sends_cy import Sent
+from litemq.client._sends_cy import Outgoing, Sent
 from litemq.client.net import Net
 from litemq.client.queue_choice import Chooser, QueueChoice
 from litemq.client.requests import Requester
 from litemq.client.routes import Routes, name_servers
-from litemq.client.sending import MAX_BATCH, Outgoing, SendCore, SendSettings, split_batches
+from litemq.client.sending import MAX_BATCH, SendCore, SendSettings, prepare, split_batches
 from litemq.client.values import seconds
 from litemq.errors import Closed, InvalidRequest
 from litemq.features.breaker import Breaker
@@ -62,7 +62,7 @@ class Producing:
         if not isinstance(message, Message):
             raise InvalidRequest(f"a message must be a litemq.Message, not {type(message).__name__}")
         self.core.check_topic(message.topic)
-        return Outgoing(message, self.settings)
+        return prepare(message, self.settings)
 
     def batches(self, messages: Iterable[Message], batch_bytes: int) -> list[list[Outgoing]]:
         """Return the requests that a batch takes."""

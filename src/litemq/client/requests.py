@@ -12,7 +12,7 @@ from typing import Final
 from litemq.client._message_cy import OWN_PROPERTIES, Message
 from litemq.client.answers import check
 from litemq.client.net import LoopNet
-from litemq.client.sending import Outgoing, SendCore
+from litemq.client.sending import SendCore, prepare
 from litemq.errors import LiteMQError, NoAnswer
 from litemq.format import properties
 from litemq.format.compression import plain_body
@@ -62,7 +62,7 @@ class Requester:
         if self._beats is None:
             self._beats = loop.create_task(self._beat())
         number = secrets.token_hex(16)
-        outgoing = Outgoing(message, self._core.settings)
+        outgoing = prepare(message, self._core.settings)
         outgoing.text += properties.write(
             ((CORRELATION_ID, number), (REPLY_TO, self._id), ("TTL", str(int(timeout * 1000))))
         )

@@ -13,14 +13,14 @@ from __future__ import annotations
 import contextlib
 import re
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Literal
 
 import lz4.frame
 
 from litemq.client._message_cy import Message
-from litemq.client._sends_cy import IDS, MAX_BODY, Sent, batch_entry, batch_frame, properties_text, queue_fields
+from litemq.client._sends_cy import Outgoing, Sent, batch_body, batch_frame, queue_fields, sent_list
 from litemq.client._sends_cy import send_frame as frame_of
 from litemq.client.answers import error_of
 from litemq.client.net import Net
@@ -73,32 +73,22 @@ def check_name(what: str, name: object) -> None:
         )
 
 
-class Outgoing:
-    """A message on its way: what of it travels, made once for all tries."""
-
-    __slots__ = ("body", "message", "message_id", "size", "sys_flag", "text")
-
-    def __init__(self, message: Message, settings: SendSettings) -> None:
-        if message.queue_offset >= 0:  # one that was received: what is the application's goes on
-            message = Message(
-                message.topic,
-                message.body,
-                tags=message.tags,
-                keys=message.keys,
-                properties=message.properties,
-                sharding_key=message.sharding_key,
-            )
-        self.message = message
-        self.body = message.body
-        self.sys_flag = 0
-        if settings.compression is not None and len(self.body) > settings.compress_over:
-            self.sys_flag = _COMPRESSED[settings.compression]
-            self.body = _compress(self.body, settings.compression)
-        if len(self.body) > MAX_BODY:
-            raise RecordTooLarge(what="the body of a message", size=len(self.body), limit=MAX_BODY)
-        self.message_id = IDS.next()
-        self.text = properties_text(message, self.message_id)
-        self.size = len(self.body) + len(self.text) + 32
+def prepare(message: Message, settings: SendSettings) -> Outgoing:
+    """Return a message on its way."""
+    if message.queue_offset >= 0:  # one that was received: what is the application's goes on
+        message = Message(
+            message.topic,
+            message.body,
+            tags=message.tags,
+            keys=message.keys,
+            properties=message.properties,
+            sharding_key=message.sharding_key,
+        )
+    outgoing = Outgoing(message)
+    if settings.compression is not None and len(outgoing.body) > settings.compress_over:
+        outgoing.sys_flag = _COMPRESSED[settings.compression]
+        outgoing.body = _compress(outgoing.body, settings.compression)
+    return outgoing
 
 
 def _compress(body: bytes, how: Compression) -> bytes:
@@ -166,9 +156,7 @@ class SendCore:
             raise error
         return route, queue
 
-    async def deliver(
-        self, outgoing: Sequence[Outgoing], deadline: float, queue: RouteQueue | None = None
-    ) -> list[Sent]:
+    async def deliver(self, outgoing: list[Outgoing], deadline: float, queue: RouteQueue | None = None) -> list[Sent]:
         """Send messages of one topic, to one queue, as one request; return where they are, in order.
 
         Raises:
@@ -200,7 +188,7 @@ class SendCore:
             pause = min(pause * 2, _LONGEST_PAUSE_S)
 
     async def _try(
-        self, route: Route, queue: RouteQueue, outgoing: Sequence[Outgoing], deadline: float
+        self, route: Route, queue: RouteQueue, outgoing: list[Outgoing], deadline: float
     ) -> list[Sent] | LiteMQError:
         """Send once; return where the messages are, or an error after which another try may do better."""
         breaker = self._breaker(queue.broker)
@@ -216,13 +204,13 @@ class SendCore:
         if answer.code in _STORED:
             breaker.succeeded(began + took, took)
             return self._sent(queue, outgoing, answer)
-        error = _explained(error_of(answer, route.addresses[queue.broker]))
+        refusal = _explained(error_of(answer, route.addresses[queue.broker]))
         if answer.code not in _AGAIN:
             breaker.succeeded(began + took, took)  # it works; what it was asked for was wrong
-            raise error
+            raise refusal
         if answer.code in (Code.TOPIC_NOT_EXIST, Code.NO_PERMISSION):
             self.routes.forget(queue.topic)
-        return error
+        return refusal
 
     async def deliver_oneway(self, outgoing: Outgoing, deadline: float) -> None:
         """Send a message and wait for no answer."""
@@ -236,7 +224,7 @@ class SendCore:
 
         await self.net.post(route.addresses[queue.broker], frame)
 
-    async def _ask(self, route: Route, queue: RouteQueue, outgoing: Sequence[Outgoing], timeout: float) -> Response:
+    async def _ask(self, route: Route, queue: RouteQueue, outgoing: list[Outgoing], timeout: float) -> Response:
         fields = self._fields_of(queue)
         if len(outgoing) == 1:
             (one,) = outgoing
@@ -244,7 +232,7 @@ class SendCore:
             def frame(opaque: int) -> bytes:
                 return frame_of(fields, opaque, one.message, one.text, one.sys_flag, one.body)
         else:
-            body = b"".join([batch_entry(each.message.body, each.message.flag, each.text) for each in outgoing])
+            body = batch_body(outgoing)
 
             def frame(opaque: int) -> bytes:
                 return batch_frame(fields, opaque, body)
@@ -266,16 +254,10 @@ class SendCore:
             breaker = self._breakers[broker] = self._make_breaker()
         return breaker
 
-    def _sent(self, queue: RouteQueue, outgoing: Sequence[Outgoing], answer: Response) -> list[Sent]:
+    def _sent(self, queue: RouteQueue, outgoing: list[Outgoing], answer: Response) -> list[Sent]:
         offset = int(answer.ext.get("queueOffset") or -1)
         number = int(answer.ext.get("queueId") or queue.queue_id)
-        ids = (answer.ext.get("msgId") or "").split(",")
-        if len(ids) < len(outgoing):
-            ids += [""] * (len(outgoing) - len(ids))
-        return [
-            Sent(one.message_id, queue.topic, queue.broker, number, offset + place, ids[place])
-            for place, one in enumerate(outgoing)
-        ]
+        return sent_list(outgoing, queue.topic, queue.broker, number, offset, answer.ext.get("msgId") or "")
 
 
 def _explained(error: LiteMQError) -> LiteMQError:
@@ -288,7 +270,7 @@ def _explained(error: LiteMQError) -> LiteMQError:
     return error
 
 
-def split_batches(outgoing: Sequence[Outgoing], limit: int) -> list[list[Outgoing]]:
+def split_batches(outgoing: list[Outgoing], limit: int) -> list[list[Outgoing]]:
     """Return neighbours that fit into one request together; what is compressed travels alone."""
     batches: list[list[Outgoing]] = []
     size = 0

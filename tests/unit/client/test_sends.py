@@ -48,16 +48,26 @@ def test_the_frame_of_one_message() -> None:
     assert quiet.is_oneway
 
 
-def test_the_frame_of_a_batch() -> None:
-    fields = _sends_cy.queue_fields("pg", "t", 0, "b")
-    entries = _sends_cy.batch_entry(b"one", 0, b"p") + _sends_cy.batch_entry(b"", 5, b"")
-    request = decode(_sends_cy.batch_frame(fields, 1, entries))
+def test_the_frame_of_a_batch(build: ModuleType) -> None:
+    fields = build.queue_fields("pg", "t", 0, "b")
+    outgoing = [build.Outgoing(Message("t", b"one")), build.Outgoing(Message("t", b"", tags="x"))]
+    assert len({one.message_id for one in outgoing}) == 2
+    for one, text in zip(outgoing, (b"p", b""), strict=True):
+        assert one.message_id.encode() in one.text
+        one.text = text
+    request = decode(build.batch_frame(fields, 1, build.batch_body(outgoing)))
     assert isinstance(request, Request)
     assert request.code == Ask.SEND_BATCH_MESSAGE
     assert request.ext["m"] == "true"
-    assert request.body == bytes.fromhex(
-        "0000001a 00000000 00000000 00000000 00000003"
-    ) + b"one\0\x01p" + bytes.fromhex("00000016 00000000 00000000 00000005 00000000 0000")
+    first = bytes.fromhex("0000001a 00000000 00000000 00000000 00000003") + b"one\0\x01p"
+    assert request.body == first + bytes.fromhex("00000016 00000000 00000000 00000000 00000000 0000")
+
+
+def test_where_a_batch_is(build: ModuleType) -> None:
+    outgoing = [build.Outgoing(Message("t", b"")) for _ in range(3)]
+    found = build.sent_list(outgoing, "t", "b", 2, 7, "A,B")
+    assert [(one.queue_id, one.queue_offset, one.offset_id) for one in found] == [(2, 7, "A"), (2, 8, "B"), (2, 9, "")]
+    assert [one.message_id for one in found] == [one.message_id for one in outgoing]
 
 
 def test_properties_have_a_limit() -> None:
