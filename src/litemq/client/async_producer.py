@@ -11,6 +11,7 @@ from typing import Self
 
 from litemq.client._message_cy import Message
 from litemq.client._sends_cy import Sent
+from litemq.client.hooks import Hooks
 from litemq.client.lanes import Buffer, Pending, TaskLane, poll_until
 from litemq.client.producing import (
     BATCH_BYTES,
@@ -48,10 +49,11 @@ class AsyncProducer:
         compress_over: int = 4096,
         queue_choice: QueueChoice = "round-robin",
         breaker: Callable[[], Breaker] = make_breaker,
+        hooks: Hooks | None = None,
     ) -> None:
         settings = SendSettings(group, seconds(timeout), retries, compression, compress_over)
         net, holder = make_net()
-        self._shared = Producing(net, nameservers, settings, queue_choice, breaker)
+        self._shared = Producing(net, nameservers, settings, queue_choice, breaker, hooks)
         self._requester = Requester(self._shared.core, group)
         holder.append(self._requester)
         self._linger = seconds(linger)

@@ -13,6 +13,7 @@ from typing import Self
 
 from litemq.client._message_cy import Message
 from litemq.client._sends_cy import Sent
+from litemq.client.hooks import Hooks
 from litemq.client.lanes import Buffer, Pending, ThreadLane
 from litemq.client.net import BlockingNet, LoopNet, LoopThread
 from litemq.client.producing import (
@@ -57,6 +58,7 @@ class Producer:
         queue_choice: ``round-robin``, ``random``, ``hash`` (of the first key), ``latency`` (the broker that answers
             fastest) or a function of message and queues.  A sharding key chooses by itself.
         breaker: makes the breaker of a broker.
+        hooks: looks on while messages are sent, for traces.
     """
 
     def __init__(
@@ -73,9 +75,10 @@ class Producer:
         compress_over: int = 4096,
         queue_choice: QueueChoice = "round-robin",
         breaker: Callable[[], Breaker] = make_breaker,
+        hooks: Hooks | None = None,
     ) -> None:
         settings = SendSettings(group, seconds(timeout), retries, compression, compress_over)
-        self._shared = Producing(BlockingNet(), nameservers, settings, queue_choice, breaker)
+        self._shared = Producing(BlockingNet(), nameservers, settings, queue_choice, breaker, hooks)
         self._linger = seconds(linger)
         self._batch_bytes = batch_bytes
         self._buffer = Buffer(buffer_bytes)

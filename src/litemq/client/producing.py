@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from litemq.client._message_cy import Message
 from litemq.client._sends_cy import Outgoing, Sent
+from litemq.client.hooks import Hooks
 from litemq.client.net import Net
 from litemq.client.queue_choice import Chooser, QueueChoice
 from litemq.client.requests import Requester
@@ -38,6 +39,7 @@ class Producing:
         settings: SendSettings,
         queue_choice: QueueChoice,
         breaker: Callable[[], Breaker],
+        hooks: Hooks | None,
     ) -> None:
         self.net = net
         self.settings = settings
@@ -45,7 +47,7 @@ class Producing:
         chooser = Chooser(queue_choice)
 
         def make_core(net: Net) -> SendCore:
-            return SendCore(net, Routes(net, servers, timeout=settings.timeout), settings, chooser, breaker)
+            return SendCore(net, Routes(net, servers, timeout=settings.timeout), settings, chooser, breaker, hooks)
 
         self.make_core = make_core
         self.core = self.make_core(net)

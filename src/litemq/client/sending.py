@@ -19,15 +19,17 @@ from typing import Final, Literal
 
 import lz4.frame
 
-from litemq.client._message_cy import Message
+from litemq.client._message_cy import Message, check_pair
 from litemq.client._sends_cy import Outgoing, Sent, batch_body, batch_frame, queue_fields, sent_list
 from litemq.client._sends_cy import send_frame as frame_of
 from litemq.client.answers import error_of
+from litemq.client.hooks import Hooks
 from litemq.client.net import Net
 from litemq.client.queue_choice import Chooser
 from litemq.client.routes import Route, RouteQueue, Routes
 from litemq.errors import InvalidRequest, LiteMQError, NoAnswer, OutcomeUnknown, RecordTooLarge, Unavailable
 from litemq.features.breaker import Breaker
+from litemq.format import properties
 from litemq.wire.remoting.codes import MAX_BATCH_SIZE, Code
 from litemq.wire.remoting.command import Response
 
@@ -109,13 +111,20 @@ class SendCore:
     """Sends, and keeps what it learns: routes, breakers, latencies."""
 
     def __init__(
-        self, net: Net, routes: Routes, settings: SendSettings, chooser: Chooser, make_breaker: Callable[[], Breaker]
+        self,
+        net: Net,
+        routes: Routes,
+        settings: SendSettings,
+        chooser: Chooser,
+        make_breaker: Callable[[], Breaker],
+        hooks: Hooks | None,
     ) -> None:
         self.net = net
         self.routes = routes
         self.settings = settings
         self.chooser = chooser
         self._make_breaker = make_breaker
+        self._hooks = hooks
         self._breakers: dict[str, Breaker] = {}
         self._fields: dict[RouteQueue, bytes] = {}
         self._checked: set[str] = set()
@@ -164,6 +173,17 @@ class SendCore:
             Unavailable: they are not.
             InvalidRequest: they never will be.
         """
+        if self._hooks is None:
+            return await self._deliver(outgoing, deadline, queue)
+        with self._hooks.sending([one.message for one in outgoing]) as added:
+            for name, value in added.items():
+                check_pair(name, value)
+            text = properties.write(added.items())
+            for one in outgoing:
+                one.text += text
+            return await self._deliver(outgoing, deadline, queue)
+
+    async def _deliver(self, outgoing: list[Outgoing], deadline: float, queue: RouteQueue | None) -> list[Sent]:
         first = outgoing[0].message
         tries, pause, avoid = 0, _FIRST_PAUSE_S, ""
         unknown: LiteMQError | None = None

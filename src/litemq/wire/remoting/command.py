@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from litemq.errors import BadFrame
+from litemq.wire.remoting._entries_cy import entries
 from litemq.wire.remoting.codes import BINARY, FLAG_ONEWAY, FLAG_RESPONSE, JSON, LANGUAGES, MAX_FRAME_SIZE, VERSION
 
 _BINARY_HEAD = struct.Struct(
@@ -231,30 +232,10 @@ def _from_binary(header: memoryview, body: bytes) -> Request | Response:
         opaque=opaque,
         flag=flag,
         remark=_decoded(header[_BINARY_HEAD.size : at]) if size else None,
-        ext=_entries(header[at + 4 : at + 4 + ext_size]),
+        ext=entries(bytes(header[at + 4 : at + 4 + ext_size])),
         body=body,
         codec=BINARY,
     )
-
-
-def _entries(data: memoryview) -> dict[str, str]:
-    """Return the ext fields; of a key that comes twice the last one counts."""
-    found: dict[str, str] = {}
-    at = 0
-    while at < len(data):
-        key, at = _item(data, at, _KEY_LENGTH)
-        value, at = _item(data, at, _LENGTH)
-        if key and value:
-            found[key] = value
-    return found
-
-
-def _item(data: memoryview, at: int, length: struct.Struct) -> tuple[str, int]:
-    start = at + length.size
-    size = length.unpack_from(data, at)[0] if start <= len(data) else -1
-    if size < 0 or start + size > len(data):
-        raise BadFrame("an ext field reaches beyond its header")
-    return _decoded(data[start : start + size]), start + size
 
 
 def _decoded(data: memoryview) -> str:
