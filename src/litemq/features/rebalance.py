@@ -5,6 +5,8 @@ Queues and members are sorted first; a member that is not in the list gets nothi
 
 from __future__ import annotations
 
+import hashlib
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
@@ -26,6 +28,49 @@ def circle(queues: Sequence[Q], members: Sequence[str], member: str) -> list[Q]:
     if member not in members:
         return []
     return list(queues[members.index(member) :: len(members)])
+
+
+VIRTUAL_NODES: Final = 10
+"""Places of each member on the ring; as many as RocketMQ's."""
+
+
+def consistent_hash(
+    queues: Sequence[Q], members: Sequence[str], member: str, *, key: Callable[[Q], str] = str
+) -> list[Q]:
+    """Return the queues whose place on a ring of hashes is followed by one of the member's places.
+
+    Who joins takes queues from others, who leaves hands its own out; all other queues stay where they are.
+
+    Args:
+        key: the text of a queue whose hash is its place.
+    """
+    if member not in members:
+        return []
+    ring = sorted((_place(f"{each}-{number}"), each) for each in members for number in range(VIRTUAL_NODES))
+    places = [place for place, _ in ring]
+    return [queue for queue in queues if ring[bisect_left(places, _place(key(queue))) % len(ring)][1] == member]
+
+
+def _place(text: str) -> int:
+    """Return a place on the ring: 32 bits of MD5, which here only spreads."""
+    return int.from_bytes(hashlib.md5(text.encode(), usedforsecurity=False).digest()[:4], "big")
+
+
+def same_room(
+    queues: Sequence[Q],
+    members: Sequence[str],
+    member: str,
+    *,
+    room_of_queue: Callable[[Q], str],
+    room_of_member: Callable[[str], str],
+) -> list[Q]:
+    """Return queues whose broker is in the member's own room, and a share of those in rooms without members."""
+    room = room_of_member(member)
+    inhabited = {room_of_member(each) for each in members}
+    near = [queue for queue in queues if room_of_queue(queue) == room]
+    far = [queue for queue in queues if room_of_queue(queue) not in inhabited]
+    neighbours = [each for each in members if room_of_member(each) == room]
+    return [*average(near, neighbours, member), *average(far, members, member)]
 
 
 STRATEGIES: Final[dict[str, Callable[[Sequence[object], Sequence[str], str], list[object]]]] = {
