@@ -19,7 +19,11 @@ from litemq._version import VERSION  # noqa: E402 - the hook above must stand fi
 
 if TYPE_CHECKING:
     from litemq.client._message_cy import Message
+    from litemq.client.admin import Admin
     from litemq.client.producer import Producer
+    from litemq.client.pull import PullConsumer
+    from litemq.client.push import PushConsumer
+    from litemq.client.subscription import TopicQueue
     from litemq.client.values import Reject, Retry, Sent, Sql, Tags
     from litemq.config import StoreConfig
     from litemq.errors import (
@@ -42,6 +46,7 @@ if TYPE_CHECKING:
 __version__ = VERSION
 
 __all__ = [
+    "Admin",
     "BadFilter",
     "BufferFull",
     "Busy",
@@ -53,6 +58,8 @@ __all__ = [
     "NoAnswer",
     "OutcomeUnknown",
     "Producer",
+    "PullConsumer",
+    "PushConsumer",
     "RecordTooLarge",
     "Reject",
     "Retry",
@@ -61,6 +68,7 @@ __all__ = [
     "StorageError",
     "StoreConfig",
     "Tags",
+    "TopicQueue",
     "Unavailable",
     "UnknownGroup",
     "UnknownTopic",
@@ -69,7 +77,11 @@ __all__ = [
 
 _MODULES = {
     "litemq.client._message_cy": ("Message",),
+    "litemq.client.admin": ("Admin",),
     "litemq.client.producer": ("Producer",),
+    "litemq.client.pull": ("PullConsumer",),
+    "litemq.client.push": ("PushConsumer",),
+    "litemq.client.subscription": ("TopicQueue",),
     "litemq.client.values": ("Reject", "Retry", "Sent", "Sql", "Tags"),
     "litemq.config": ("StoreConfig",),
     "litemq.errors": (

@@ -18,13 +18,32 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from litemq.client._message_cy import Message
+    from litemq.client.admin import AsyncAdmin as Admin
     from litemq.client.async_producer import AsyncProducer as Producer
+    from litemq.client.pull import AsyncPullConsumer as PullConsumer
+    from litemq.client.push import AsyncPushConsumer as PushConsumer
+    from litemq.client.subscription import TopicQueue
     from litemq.client.values import Reject, Retry, Sent, Sql, Tags
 
-__all__ = ["Message", "Producer", "Reject", "Retry", "Sent", "Sql", "Tags"]
+__all__ = [
+    "Admin",
+    "Message",
+    "Producer",
+    "PullConsumer",
+    "PushConsumer",
+    "Reject",
+    "Retry",
+    "Sent",
+    "Sql",
+    "Tags",
+    "TopicQueue",
+]
 
 _HOMES = {
+    "Admin": ("litemq.client.admin", "AsyncAdmin"),
     "Producer": ("litemq.client.async_producer", "AsyncProducer"),
+    "PullConsumer": ("litemq.client.pull", "AsyncPullConsumer"),
+    "PushConsumer": ("litemq.client.push", "AsyncPushConsumer"),
 }
 """Name here → its module, and its name there; the values are taken from ``litemq``."""
 

@@ -15,7 +15,10 @@ ROOT = Path(__file__).resolve().parents[2]
 
 TESTS = """
 import socket
+
 import pytest
+
+import litemq
 
 seen = []
 
@@ -26,7 +29,8 @@ def is_there(broker):
 
 @pytest.mark.parametrize("case", ["a b", "ü"])
 def test_cluster(litemq_cluster, litemq_topic, case):
-    assert is_there(litemq_cluster)
+    with litemq.Admin(litemq_cluster.nameservers) as admin:
+        assert admin.topic(litemq_topic).queues == 4
     seen.append((litemq_cluster.pid, litemq_topic))
 
 def test_the_same_cluster_and_other_topics():
@@ -93,4 +97,4 @@ def test_the_fixtures_are_documented(project: Path) -> None:
     shown = run(project, "--fixtures").stdout
     assert re.search(r"litemq_broker -- .*\n +A broker for this test alone", shown)
     assert re.search(r"litemq_cluster \[session scope\] -- .*\n +A broker for all tests of the run", shown)
-    assert re.search(r"litemq_topic -- .*\n +The name of a topic that no other test uses", shown)
+    assert re.search(r"litemq_topic -- .*\n +A topic of ``litemq_cluster`` that no other test uses", shown)

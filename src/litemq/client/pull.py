@@ -380,8 +380,8 @@ class PullConsumer(LoopFace):
     With a group it shares the topics that it subscribes to with other members, and goes on where the group has
     committed; it commits only when told.
 
-    >>> _ = producer.send("orders", b"17 apples")
-    >>> with litemq.PullConsumer("audit") as consumer:
+    >>> with litemq.Producer() as producer, litemq.PullConsumer("audit") as consumer:
+    ...     sent = producer.send("orders", b"17 apples")
     ...     consumer.subscribe("orders")
     ...     for message in consumer:
     ...         consumer.commit()
@@ -442,8 +442,8 @@ class PullConsumer(LoopFace):
     def assign(self, queues: Iterable[TopicQueue], wanted: Wanted = "*") -> None:
         """Read exactly these queues, whoever else does; no group is joined, though its offsets are used.
 
-        >>> sent = producer.send("orders", b"17 apples")
-        >>> with litemq.PullConsumer() as consumer:
+        >>> with litemq.Producer() as producer, litemq.PullConsumer() as consumer:
+        ...     sent = producer.send("orders", b"17 apples")
         ...     consumer.assign([litemq.TopicQueue("orders", sent.broker, sent.queue_id)])
 
         Raises:
@@ -509,6 +509,7 @@ class PullConsumer(LoopFace):
     def seek(self, topic: str, to: Seek) -> None:
         """Go on elsewhere in a topic's queues; what was read ahead is forgotten.
 
+        >>> from datetime import UTC, datetime, timedelta
         >>> with litemq.PullConsumer() as consumer:
         ...     consumer.subscribe("orders")
         ...     consumer.seek("orders", to="last")

@@ -597,7 +597,7 @@ class PushConsumer(LoopFace):
     def start(self) -> None:
         """Join the group and begin to consume; ``with`` does it.
 
-        >>> consumer = litemq.PushConsumer("billing", {"orders": "*"}, print)
+        >>> consumer = litemq.PushConsumer("billing", {"orders": "*"}, lambda message: None)
         >>> consumer.start()
         >>> consumer.stop()
 
@@ -618,7 +618,7 @@ class PushConsumer(LoopFace):
         Handlers that are not done within ``timeout`` seconds are left alone: their messages come again elsewhere.
         A handler may call it: it returns at once then.
 
-        >>> with litemq.PushConsumer("billing", {"orders": "*"}, print) as consumer:
+        >>> with litemq.PushConsumer("billing", {"orders": "*"}, lambda message: None) as consumer:
         ...     consumer.stop(timeout=10)
         """
         if self._is_over:
@@ -632,7 +632,8 @@ class PushConsumer(LoopFace):
     def wait(self) -> None:
         """Wait until Ctrl-C or SIGTERM (where the main thread calls it), or until somebody calls ``stop``.
 
-        >>> with litemq.PushConsumer("billing", {"orders": "*"}, print) as consumer:
+        >>> import threading
+        >>> with litemq.PushConsumer("billing", {"orders": "*"}, lambda message: None) as consumer:
         ...     threading.Timer(0.1, consumer.stop).start()
         ...     consumer.wait()
         """
@@ -642,7 +643,7 @@ class PushConsumer(LoopFace):
     def assignment(self) -> frozenset[TopicQueue]:
         """The queues that it reads at present.
 
-        >>> with litemq.PushConsumer("billing", {"orders": "*"}, print) as consumer:
+        >>> with litemq.PushConsumer("billing", {"orders": "*"}, lambda message: None) as consumer:
         ...     queues = consumer.assignment
         """
         return self._core.assignment
@@ -651,7 +652,7 @@ class PushConsumer(LoopFace):
     def client_id(self) -> str:
         """Who it is in its group.
 
-        >>> "@" in litemq.PushConsumer("billing", {"orders": "*"}, print).client_id
+        >>> "@" in litemq.PushConsumer("billing", {"orders": "*"}, lambda message: None).client_id
         True
         """
         return self._core.client_id

@@ -39,7 +39,12 @@ def litemq_cluster() -> Iterator[Broker]:
 
 
 @pytest.fixture
-def litemq_topic(request: pytest.FixtureRequest) -> str:
-    """The name of a topic that no other test uses; the first message makes it."""
+def litemq_topic(request: pytest.FixtureRequest, litemq_cluster: Broker) -> str:
+    """A topic of ``litemq_cluster`` that no other test uses; it has four queues."""
+    from litemq.client.admin import Admin
+
     test = re.sub(r"[^A-Za-z0-9_-]+", "-", request.node.name)[:60].strip("-")
-    return f"{test}-{uuid.uuid4().hex[:12]}"
+    topic = f"{test}-{uuid.uuid4().hex[:12]}"
+    with Admin(litemq_cluster.nameservers) as admin:
+        admin.create_topic(topic, queues=4)
+    return topic
