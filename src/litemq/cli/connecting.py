@@ -57,7 +57,7 @@ def is_confirmed(question: str, *, yes: bool) -> bool:
     """Ask whether to go on; True at once with ``--yes``."""
     if yes or click.confirm(output.one_line(question), err=True):
         return True
-    output.write_line("nothing was changed")
+    click.echo("nothing was changed", err=True)
     return False
 
 

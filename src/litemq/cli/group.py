@@ -227,7 +227,9 @@ def reset(
         check_can_ask(yes=yes)
     with connected(nameservers) as admin:
         if not dry_run and not yes:
-            _write_changes(_reset(admin, name, topic, to, queues, dry_run=True))
+            planned = _reset(admin, name, topic, to, queues, dry_run=True)
+            if not as_json:
+                _write_changes(planned)
             if not is_confirmed(f"set these offsets of group {name}?", yes=yes):
                 return NOT_DONE
         changes = _reset(admin, name, topic, to, queues, dry_run=dry_run)

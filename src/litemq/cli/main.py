@@ -52,6 +52,7 @@ _COMMANDS: Final = {
     "bench": ("litemq.cli.bench:bench", "Put load on a cluster and measure it."),
     "config": ("litemq.cli.config:config", "Show and check the settings of file and environment."),
     "store": ("litemq.cli.store:store", "Tools over store files; no broker is needed."),
+    "completion": ("litemq.cli.completion:completion", "Print what a shell needs to complete these commands."),
     "version": ("litemq.cli.version:version", "Show version, kind of build, Python and record formats."),
 }
 """Name → where the command is, and its line in the list: whoever asks for help waits for no imports."""

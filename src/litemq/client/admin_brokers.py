@@ -18,6 +18,9 @@ _FREE = re.compile(r"Free : ([\d.]+) (B|KiB|MiB|GiB|TiB)\b")
 _SHIFTS: Final = ("B", "KiB", "MiB", "GiB", "TiB")
 _UNITS_S: Final = (86_400, 3_600, 60, 1)
 
+_ANSWER_S: Final = 2.0
+"""A broker that does not say within so long how it does is not there."""
+
 Setting = str | int | float | bool | None
 
 
@@ -149,7 +152,7 @@ class BrokerAdmin(ClusterCore):
     async def _runtime(self, server: Server) -> dict[str, str] | None:
         """Return a broker's table of its state; None when it does not answer."""
         try:
-            answer = await self._ask(server.address, Ask.GET_BROKER_RUNTIME_INFO)
+            answer = await self._ask(server.address, Ask.GET_BROKER_RUNTIME_INFO, timeout=min(self._timeout, _ANSWER_S))
         except (NoAnswer, OutcomeUnknown):
             return None
         table = json_object(check(answer, server.address)).get("table") or {}

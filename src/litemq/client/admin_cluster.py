@@ -12,7 +12,7 @@ from typing import Any, Final
 from litemq.client.answers import check, json_object
 from litemq.client.net import Net
 from litemq.client.routes import RouteQueue, Routes, name_servers
-from litemq.errors import InvalidRequest, Unavailable
+from litemq.errors import InvalidRequest, NoAnswer, Unavailable
 from litemq.wire.remoting.codes import Ask, Code
 from litemq.wire.remoting.command import Request, Response
 
@@ -66,7 +66,13 @@ class ClusterCore:
     ) -> Response:
         """Ask a broker and return what it says, whatever it is."""
         request = Request(code, dict(ext or {}), body)
-        return await self._net.call(address, request, self._timeout if timeout is None else timeout)
+        try:
+            return await self._net.call(address, request, self._timeout if timeout is None else timeout)
+        except NoAnswer as error:
+            raise NoAnswer(
+                f"{error}; the name server says that a broker is there: see whether it runs, and whether its "
+                "broker.advertise is right: litemq cluster health"
+            ) from error
 
     async def _have(self, address: str, code: int, ext: Mapping[str, str] | None = None, body: bytes = b"") -> Response:
         """Ask a broker that must do what is asked.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final, Protocol, TypedDict
+from typing import Any, Final, TypedDict
 
 from litemq.client.admin_cluster import moment_text
 from litemq.client.routes import RouteQueue
@@ -24,7 +24,10 @@ _FIELDS: Final = {
 class GroupSettings(TypedDict, total=False):
     """Settings of a consumer group, as keyword arguments.
 
-    >>> settings: litemq.client.admin_group_values.GroupSettings = {"max_retries": 5, "unmatched": "dead-letter"}
+    >>> with litemq.Admin() as admin:
+    ...     info = admin.create_group("cooks", exist_ok=True, max_retries=5, unmatched="dead-letter")
+    ...     info.max_retries, info.config["attributes"]
+    (5, {'unmatched': 'dead-letter'})
     """
 
     enabled: bool
@@ -217,15 +220,6 @@ class GroupMember:
             if self.queues is None
             else [{"topic": one.topic, "broker": one.broker, "queue": one.queue_id} for one in self.queues],
         }
-
-
-class Queue(Protocol):
-    """Whatever names a queue: ``TopicQueue``, a message that was received."""
-
-    @property
-    def broker(self) -> str: ...
-    @property
-    def queue_id(self) -> int: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,8 +24,9 @@ SYSTEM_GROUPS: Final = frozenset(
 )
 """Groups that every broker has, for tools."""
 
-_MEMBER_S: Final = 2.0
-"""All members together are asked for their queues no longer than that."""
+_MEMBER_S: Final = 0.8
+_MEMBERS_S: Final = 2.0
+"""One member, and all of them together, are asked for their queues no longer than that."""
 
 
 class GroupAdmin(OffsetAdmin, ClusterCore):
@@ -90,10 +91,10 @@ class GroupAdmin(OffsetAdmin, ClusterCore):
                 found.setdefault(member.client_id, (address, member))
         if not found:
             await self._configs(masters, group)
-        until = self._net.now() + _MEMBER_S
+        until = self._net.now() + _MEMBERS_S
         told: list[GroupMember] = []
         for _, (address, member) in sorted(found.items()):
-            left = until - self._net.now()
+            left = min(until - self._net.now(), _MEMBER_S)
             queues = await self._queues_of(address, member, left) if with_queues and left > 0 else None
             told.append(_with_queues(member, queues))
         return told
@@ -166,7 +167,9 @@ class GroupAdmin(OffsetAdmin, ClusterCore):
         online = {member.client_id for address in masters.values() for member in await self._online(address, name)}
         if online and not force:
             shown = ", ".join(sorted(online)[:3])
-            raise InvalidRequest(f"group {name!r} has {len(online)} members online ({shown}); stop them first")
+            raise InvalidRequest(
+                f"group {name!r} has {len(online)} members online ({shown}); stop them first, or use force"
+            )
         gone = [retry_topic(name), *([dead_letter_topic(name)] if dead_letters else ())]
         for broker in known:
             ext = {"groupName": name, "cleanOffset": "true", "removeOffset": "true"}

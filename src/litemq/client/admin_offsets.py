@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Final
 
 from litemq.client.admin_cluster import ClusterCore, load_with_queues, moment, queue_pairs, time_ms
-from litemq.client.admin_group_values import GroupLag, OffsetChange, Queue, QueueLag
+from litemq.client.admin_group_values import GroupLag, OffsetChange, QueueLag
 from litemq.client.admin_topics import TopicAdmin
 from litemq.client.routes import RouteQueue
 from litemq.errors import InvalidRequest, UnknownGroup, UnknownTopic
@@ -15,7 +15,8 @@ from litemq.wire.remoting.codes import Ask, Code
 
 FIRST: Final = "first"
 LAST: Final = "last"
-Goal = str | datetime | int | Mapping[Queue | int, int]
+Goal = str | datetime | int | Mapping[RouteQueue, int] | Mapping[int, int]
+"""``first``, ``last``, a time, or offsets by queue: ``TopicQueue``, or a number where one broker has the topic."""
 
 
 class OffsetAdmin(TopicAdmin, ClusterCore):
@@ -165,7 +166,7 @@ def _queue_lag(broker: str, queue: RouteQueue, stats: Mapping[str, int], first: 
 
 
 def _listed(
-    topic: str, spans: Mapping[RouteQueue, tuple[int, int]], to: Mapping[Queue | int, int]
+    topic: str, spans: Mapping[RouteQueue, tuple[int, int]], to: Mapping[RouteQueue, int] | Mapping[int, int]
 ) -> dict[RouteQueue, int]:
     """Return the goals that a mapping names, each checked."""
     brokers = {queue.broker for queue in spans}

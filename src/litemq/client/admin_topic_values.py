@@ -25,7 +25,10 @@ _ATTRIBUTES: Final = {
 class TopicSettings(TypedDict, total=False):
     """Settings of a topic, as keyword arguments; None takes one back.
 
-    >>> settings: litemq.client.admin_topic_values.TopicSettings = {"retention": 3600, "ordered": True}
+    >>> with litemq.Admin() as admin:
+    ...     change = admin.create_topic("steps", queues=1, exist_ok=True, retention=3600, ordered=True)
+    ...     admin.topic("steps").attributes
+    {'retention.ms': '3600000'}
     """
 
     ordered: bool
