@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.clients import scenarios, servers
+from tests.clients.interop import Peer
 from tests.clients.rocketmq import Driver, Missing, RealBroker, Sizes, Toolbox
 from tests.clients.scenarios import Run
 from tests.clients.servers import Server
@@ -103,6 +104,41 @@ def go(
         )
     yield run
     run.close()
+
+
+@pytest.fixture(scope="session")
+def java_peer(server: Server, tools: Toolbox, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Peer]:
+    """The Java client, told what to do by the Python SDK's tests."""
+    work = tmp_path_factory.mktemp("java-peer")
+    process = tools.start(work, "256m", "Interop", server.name_server, fresh_name(), server.kind, pipe=True)
+    peer = Peer("java", process, work / "out.log")
+    yield peer
+    peer.close()
+
+
+@pytest.fixture(scope="session")
+def go_peer(server: Server, go_program: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Peer]:
+    """The Go client, told what to do by the Python SDK's tests."""
+    work = tmp_path_factory.mktemp("go-peer")
+    with (work / "out.log").open("ab") as log:
+        process = subprocess.Popen(
+            [go_program, server.name_server, server.kind, fresh_name(), "interop"],
+            cwd=work,
+            env={**os.environ, "HOME": str(work)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+        )
+    peer = Peer("go", process, work / "out.log")
+    yield peer
+    peer.close()
+
+
+@pytest.fixture(params=["java", "go"])
+def peer(request: pytest.FixtureRequest) -> Peer:
+    """Each of the other clients, one after the other."""
+    found: Peer = request.getfixturevalue(f"{request.param}_peer")
+    return found
 
 
 def fresh_name() -> str:

@@ -127,6 +127,10 @@ func main() {
 	registerReceiving()
 	registerSending()
 	connect()
+	if len(os.Args) == 5 && os.Args[4] == "interop" {
+		runInterop() // the other side of the Python SDK's tests
+		return
+	}
 	runAll(chosen(plain, os.Args[4:]), atOnce)
 	runAll(chosen(alone, os.Args[4:]), 1)
 	say("END")
