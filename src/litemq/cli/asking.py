@@ -15,6 +15,8 @@ from litemq.client.running import run
 
 T = TypeVar("T")
 _TIMEOUT_S = 10.0
+_NAMED_S = 2.5
+"""Name servers answer at once, or are not there."""
 
 
 class Asking(MessageAdmin):
@@ -22,7 +24,7 @@ class Asking(MessageAdmin):
 
     def __init__(self, servers: str) -> None:
         self._net: BlockingNet = BlockingNet()
-        self._routes = Routes(self._net, name_servers(servers))
+        self._routes = Routes(self._net, name_servers(servers), timeout=_NAMED_S)
         self._timeout = _TIMEOUT_S
 
     @property

@@ -147,7 +147,13 @@ class MessageAdmin:
         return found
 
     async def count_dead_letters(
-        self, group: str | None = None, *, topic: str | None = None, on_progress: Progress | None = None
+        self,
+        group: str | None = None,
+        *,
+        topic: str | None = None,
+        begin: Time | None = None,
+        end: Time | None = None,
+        on_progress: Progress | None = None,
     ) -> list[DeadLetterCount]:
         """Return how many dead letters there are of each group, topic and reason.  All of them are read for it.
 
@@ -155,8 +161,10 @@ class MessageAdmin:
         ...     for one in admin.count_dead_letters():
         ...         print(one.group, one.origin_topic, one.reason, one.count)
         """
+        begin_ms, end_ms = _range(begin, end)
         letters = DeadLetters(self._lookups())
-        return await letters.counts(await letters.of(group), Wanted(origin_topic=topic), on_progress)
+        wanted = Wanted(origin_topic=topic, begin_ms=begin_ms, end_ms=end_ms)
+        return await letters.counts(await letters.of(group), wanted, on_progress)
 
     async def redrive(
         self,
@@ -229,7 +237,7 @@ class MessageAdmin:
         Bodies are in base64; the last line is ``{"end": true, "count": N}``.  The file appears when it is whole.
 
         >>> with litemq.Admin() as admin:
-        ...     admin.archive_dead_letters("billing", tmp_path / "billing.jsonl")
+        ...     admin.archive_dead_letters("billing", "billing.jsonl")
         0
         """
         wanted = Wanted(reason=reason, end_ms=_range(None, end)[1])

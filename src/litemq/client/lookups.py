@@ -263,14 +263,22 @@ class Lookups:
         """Yield a queue's messages from ``begin`` to ``end``, up to those stored at ``end_ms``."""
         offset = place.begin
         while offset < place.end:
-            messages, offset = await self.page(place, offset)
+            messages, after = await self.page(place, offset)
+            if after <= offset:  # what was there when the walk began is gone
+                return
+            offset = after
             for message in messages:
                 if message.queue_offset >= place.end or message.stored_ms > end_ms:
                     return
                 yield message
 
-    async def page(self, place: Place, offset: int) -> tuple[list[Message], int]:
-        """Return some messages from an offset on, and where to go on; always further on."""
+    async def page(
+        self, place: Place, offset: int, *, wanted: str = "*", kind: str = "TAG"
+    ) -> tuple[list[Message], int]:
+        """Return some messages from an offset on, and where to go on: further on, unless the queue ends there.
+
+        ``wanted`` is an expression of tags, or with the ``kind`` ``SQL92`` of properties.
+        """
         ext = {
             **place.ext,
             "consumerGroup": TOOL,
@@ -279,16 +287,16 @@ class Lookups:
             "sysFlag": _HAS_SUBSCRIPTION,
             "commitOffset": "0",
             "suspendTimeoutMillis": "0",
-            "subscription": "*",
+            "subscription": wanted,
             "subVersion": "0",
-            "expressionType": "TAG",
+            "expressionType": kind,
         }
         answer = await self.call(place.address, Ask.PULL_MESSAGE, ext)
         if answer.code not in (Code.SUCCESS, *_EMPTY):
             raise error_of(answer, place.address)
-        after = max(int(answer.ext.get("nextBeginOffset", 0)), offset + 1)
+        after = int(answer.ext.get("nextBeginOffset", offset))
         if answer.code != Code.SUCCESS:
-            return [], place.end if answer.code == Code.PULL_NOT_FOUND else after
+            return [], after
         return decode_messages(answer.body, broker=place.broker, topic=place.topic), after
 
 
