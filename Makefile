@@ -25,7 +25,7 @@ up: setup ## set up, then run a name server and a broker
 	@$(BIN)/litemq up
 
 test: setup ## set up, then run the unit tests and the quick fuzz and crash tests
-	@$(BIN)/python -m pytest -m "not slow" --timeout=600 $(wildcard tests/unit tests/fuzz tests/crash tests/soak)
+	@$(BIN)/python -m pytest -m "not slow" --timeout=600 $(wildcard tests/unit tests/fuzz tests/crash tests/soak tests/chaos)
 
 check: setup ## lint, format, types, import contracts, locks, leaked paths
 	@$(BIN)/python scripts/check.py
@@ -51,6 +51,10 @@ fuzz: setup ## hostile bytes against every decoder, many seeds
 # LITEMQ_SOAK_S=180 shortens a run.
 soak: setup ## 30 minutes of mixed load with consumers that join, leave and are killed
 	@$(BIN)/python -m tests.soak
+
+# LITEMQ_CHAOS_S=20 and LITEMQ_CHAOS_SEEDS=7,8 choose how long and which.
+chaos: setup ## consumer groups of the SDK through restarts, kill -9 and Ctrl-C
+	@$(BIN)/python -m tests.chaos
 
 bench: setup ## print the benchmarks
 	@$(BIN)/python -m benchmarks

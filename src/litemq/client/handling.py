@@ -191,9 +191,10 @@ class Handling:
             return
         before = breaker.state
         now = time.monotonic()
-        if work.error is None or isinstance(work.error, Reject):
-            breaker.succeeded(now)
-        else:
+        well = work.done + isinstance(work.error, Reject)  # a message that is refused was handled
+        if well:
+            breaker.succeeded(now, count=well)
+        if work.error is not None and not isinstance(work.error, Reject):
             breaker.failed(now)
         if breaker.state != before:
             self._is_held = breaker.state != "closed"

@@ -17,6 +17,8 @@ VARIABLE: Final = "LITEMQ_NAMESERVER"
 DEFAULT: Final = "127.0.0.1:9876"
 KEPT_S: Final = 30.0
 """So long a route is used before it is asked for again."""
+TRUSTED_S: Final = 60.0
+"""So long a route outlives what a name server says: one that has just started knows no broker yet."""
 GUESS_S: Final = 0.5
 """So long a topic is sent to where it would be made, before name servers are asked whether it was."""
 GUESSED_QUEUES: Final = 4
@@ -28,7 +30,11 @@ _READ, _WRITE = 4, 2
 
 @dataclass(frozen=True, slots=True)
 class RouteQueue:
-    """One queue of a topic and the broker that has it."""
+    """One queue of a topic and the broker that has it; applications know it as ``TopicQueue``.
+
+    >>> litemq.TopicQueue("orders", "broker-a", 3).queue_id
+    3
+    """
 
     topic: str
     broker: str
@@ -45,6 +51,8 @@ class Route:
     addresses: dict[str, str]
     replicas: dict[str, tuple[str, ...]]
     asked_at: float
+    told_at: float
+    """When a name server last told it."""
     zones: dict[str, str]
     """Room of each broker, of those that name one."""
 
@@ -123,6 +131,9 @@ class Routes:
                 raise
             return known
         if answer.code == Code.TOPIC_NOT_EXIST:
+            if known is not None and now - known.told_at < TRUSTED_S:
+                self._known[topic] = replace(known, asked_at=now - KEPT_S + GUESS_S)
+                return known
             self._known.pop(topic, None)
             raise UnknownTopic(f"no broker has the topic {topic!r}; make it: litemq topic create {topic}")
         if answer.code != Code.SUCCESS:
@@ -191,4 +202,4 @@ def parse_route(topic: str, found: dict, now: float) -> Route:  # type: ignore[t
             writable += [RouteQueue(topic, name, number) for number in range(queues["writeQueueNums"])]
         if queues["perm"] & _READ:
             readable += [RouteQueue(topic, name, number) for number in range(queues["readQueueNums"])]
-    return Route(topic, tuple(writable), tuple(readable), addresses, replicas, now, zones)
+    return Route(topic, tuple(writable), tuple(readable), addresses, replicas, now, now, zones)

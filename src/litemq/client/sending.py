@@ -188,7 +188,14 @@ class SendCore:
         tries, pause, avoid = 0, _FIRST_PAUSE_S, ""
         unknown: LiteMQError | None = None
         while True:
-            route, chosen = await self.choose(first, deadline, avoid)
+            try:
+                route, chosen = await self.choose(first, deadline, avoid)
+            except NoAnswer:
+                if self.net.now() + pause >= deadline:
+                    raise
+                await self.net.sleep(pause)
+                pause = min(pause * 2, _LONGEST_PAUSE_S)
+                continue
             if queue is not None and tries == 0 and queue.broker in route.addresses:
                 chosen = queue
             found = await self._try(route, chosen, outgoing, deadline)

@@ -67,12 +67,12 @@ class Breaker:
         self._probe_until = now + self.open_s  # the one that tries it; another may if this one never ends
         return True
 
-    def succeeded(self, now: float, took_s: float = 0.0) -> None:
-        """Know that a call went well."""
+    def succeeded(self, now: float, took_s: float = 0.0, *, count: int = 1) -> None:
+        """Know that a call went well, or several that count as one probe."""
         if self.slow_s is not None and took_s > self.slow_s:
             self.failed(now)
         elif self._open_until is None:
-            self._count(now, 0)
+            self._count(now, count, 0)
         elif now >= self._open_until:
             self._close()
 
@@ -82,19 +82,19 @@ class Breaker:
             if now >= self._open_until:
                 self._open(now)
             return
-        self._count(now, 1)
+        self._count(now, 1, 1)
         calls = self._now[0] + self._before[0]
         failures = self._now[1] + self._before[1]
         if calls >= self.min_calls and failures > calls * self.failure_ratio:
             self._open(now)
 
-    def _count(self, now: float, failures: int) -> None:
+    def _count(self, now: float, calls: int, failures: int) -> None:
         half = self.window_s / 2
         if now - self._half_since >= half:
             self._before = self._now if now - self._half_since < self.window_s else [0, 0]
             self._now = [0, 0]
             self._half_since = now
-        self._now[0] += 1
+        self._now[0] += calls
         self._now[1] += failures
 
     def _open(self, now: float) -> None:
