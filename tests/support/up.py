@@ -13,6 +13,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from litemq.format import properties
 from litemq.wire.remoting.client import Client
@@ -160,21 +161,25 @@ class Gathered:
     """What handlers got, by any thread; waits for as many as are expected."""
 
     def __init__(self) -> None:
-        self._got: list[object] = []
+        self._got: list[Any] = []
         self._more = threading.Condition()
 
-    def add(self, item: object) -> None:
+    def add(self, item: Any) -> None:  # noqa: ANN401 - whatever a test wants to see
         """Take one."""
         with self._more:
             self._got.append(item)
             self._more.notify_all()
 
-    def all(self) -> list[object]:
+    def all(self) -> list[Any]:
         """Return what came so far."""
         with self._more:
             return list(self._got)
 
-    def wait(self, count: int, within_s: float = 20.0) -> list[object]:
+    def bodies(self) -> list[bytes]:
+        """Return the bodies that came so far."""
+        return [item for item in self.all() if isinstance(item, bytes)]
+
+    def wait(self, count: int, within_s: float = 20.0) -> list[Any]:
         """Return what came as soon as it is so many; fail when it does not become so many."""
         with self._more:
             assert self._more.wait_for(lambda: len(self._got) >= count, within_s), (count, self._got[-20:])

@@ -131,7 +131,7 @@ class GroupMember:
         for each in wanted:
             self.subscriptions[each.topic] = each
         self.version = max(int(time.time() * 1000), self.version + 1)
-        self._beaten.clear()
+        self._beaten = dict.fromkeys(self._beaten, -BEAT_S)
         self.rebalance()
 
     def rebalance(self) -> None:

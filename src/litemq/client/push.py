@@ -297,7 +297,7 @@ class AsyncPushConsumer:
     def _begin(self, queue: RouteQueue) -> Tenure:
         member = self._member
         assert member is not None
-        tenure = self._tenures[queue] = Tenure(queue, self._handling.ready, self._moved)
+        tenure = self._tenures[queue] = Tenure(queue, self._handling.ready, self._placed)
         find = partial(self._keeping.find, queue)
         tenure.reader = QueueReader(member, queue, member.subscriptions[queue.topic], tenure, find)
         tenure.reader.limit(*shares(*self._prefetch, len(self._tenures)))
@@ -380,7 +380,8 @@ class AsyncPushConsumer:
         for tenure in self._tenures.values():
             tenure.committed = None
 
-    def _moved(self, tenure: Tenure) -> None:
+    def _placed(self, tenure: Tenure) -> None:
+        """Put down at once where a queue is read from: it is the group's place from now on, whatever is sent."""
         self._do(self._keeping.keep([tenure]))
 
     async def _keep_offsets(self) -> None:

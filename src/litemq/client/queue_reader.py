@@ -68,17 +68,19 @@ class QueueReader:
         self._pull_count = 0
         self._fields: dict[str, str] = {}
         self._task: asyncio.Task[None] | None = None
+        self._is_stopped = False
         self._moves = 0
         self._warned_at = -_WARN_S
 
     def start(self) -> None:
         """Begin to read, if it does not yet."""
-        if self._task is not None:
+        if self._task is not None or self._is_stopped:
             return
         self._task = asyncio.create_task(self._run(), name=f"litemq-read-{self.queue.topic}-{self.queue.queue_id}")
 
     def stop(self) -> None:
         """Read no more."""
+        self._is_stopped = True
         if self._task is not None:
             self._task.cancel()
 
@@ -126,7 +128,10 @@ class QueueReader:
         self._moves += 1
         self.offset = offset
         self._freed_count, self._freed_bytes = self._taken_count, self._taken_bytes
-        self.look()
+        if self._task is not None and self._task is not asyncio.current_task():
+            self._task.cancel()  # it may wait for messages elsewhere
+            self._task = None
+            self.start()
 
     @property
     def _has_room(self) -> bool:

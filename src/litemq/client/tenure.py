@@ -30,7 +30,7 @@ class Tenure:
     """One queue of a push consumer.  It belongs to the loop; threads look at ``is_ended`` and ``locked_until``."""
 
     def __init__(
-        self, queue: RouteQueue, on_ready: Callable[[Tenure], None], on_moved: Callable[[Tenure], None]
+        self, queue: RouteQueue, on_ready: Callable[[Tenure], None], on_placed: Callable[[Tenure], None]
     ) -> None:
         self.queue = queue
         self.reader: QueueReader | None = None
@@ -52,13 +52,14 @@ class Tenure:
         self.attempts = 0
         """How often the first waiting message has failed here."""
         self._on_ready = on_ready
-        self._on_moved = on_moved
+        self._on_placed = on_placed
 
     # -- what its reader tells ---------------------------------------------------------------------
 
     def begun(self, offset: int) -> None:
         """Know where the queue is read from."""
         self.progress = QueueProgress(offset)
+        self._on_placed(self)
 
     def take(self, messages: list[Message], after: int, _size: int) -> None:
         """Take messages that were read."""
@@ -74,7 +75,7 @@ class Tenure:
         self.waiting.clear()
         self.attempts = 0
         self.progress = QueueProgress(offset)
-        self._on_moved(self)
+        self._on_placed(self)
 
     # -- what is done ------------------------------------------------------------------------------
 
