@@ -27,7 +27,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--rounds", type=int, default=3, help="alternating rounds that count (3)")
     parser.add_argument("--seconds", type=float, default=5, help="measured time of a run of sends (5)")
     parser.add_argument("--warm", type=float, default=1, help="load before it is measured (1 s)")
-    parser.add_argument("--backlog", type=int, default=300_000, help="messages of the backlog (300 000)")
+    parser.add_argument("--backlog", type=int, default=1_000_000, help="messages of the backlog (1 000 000)")
     parser.add_argument("--rows", default=",".join(works), help=f"rows, comma-separated: {', '.join(works)}")
     parser.add_argument("--peers", default=",".join(PEERS), help="peers; without one of them nothing is judged")
     parser.add_argument("--format", choices=FORMATS, default="litemq", help="store format of LiteMQ (litemq)")

@@ -12,7 +12,7 @@ from concurrent.futures import Future
 from benchmarks.python.bodies import bodies, shares
 from benchmarks.python.drivers import Read, Send
 from benchmarks.wire import Client
-from litemq import Message, Producer, Sent
+from litemq import Message, Producer, PullConsumer, Sent
 
 QUEUES = 8
 _WINDOW, _BATCH = 64, 1000
@@ -69,8 +69,6 @@ class Library:
 
     def reader(self, group: str) -> Read:
         """Return what reads from the topic's beginning."""
-        from litemq.client.pull import PullConsumer
-
         self._consumer = self._stack.enter_context(PullConsumer(group, nameservers=self._name_server))
         return self._read
 
