@@ -126,7 +126,7 @@ def set_(*, broker: str, changes: tuple[str, ...], dry_run: bool, nameservers: s
         done = admin.set_config(broker, pairs, dry_run=dry_run)
     if as_json:
         for change in done:
-            output.write_json({**change.to_json(), "dryRun": dry_run})
+            output.write_json({**change.to_json(), "dry_run": dry_run})
         return 0
     output.write_table(
         ("BROKER", "SETTING", "BEFORE", "AFTER"), [(one.broker, one.name, one.before, one.after) for one in done]

@@ -189,7 +189,7 @@ def delete(
             admin.delete_group(name, dead_letters=dead_letters, force=force)
     if as_json:
         output.write_json(
-            {"group": name, "brokers": list(info.brokers), "deadLetters": dead_letters, "dryRun": dry_run}
+            {"group": name, "brokers": list(info.brokers), "dead_letters": dead_letters, "dry_run": dry_run}
         )
     else:
         output.write_line(output.one_line(f"{'would delete' if dry_run else 'deleted'} {what}"))
@@ -235,7 +235,7 @@ def reset(
         changes = _reset(admin, name, topic, to, queues, dry_run=dry_run)
     if as_json:
         for change in changes:
-            output.write_json({**change.to_json(), "dryRun": dry_run})
+            output.write_json({**change.to_json(), "dry_run": dry_run})
         return 0
     if dry_run or yes:
         _write_changes(changes)
@@ -299,9 +299,9 @@ def _tell(info: GroupInfo, *, as_json: bool) -> int:
     if as_json:
         output.write_json(told)
     else:
-        output.write_fields([(re.sub("([A-Z])", r" \1", name).lower(), shown(value)) for name, value in told.items()])
+        output.write_fields([(name.replace("_", " "), shown(value)) for name, value in told.items()])
     return 0
 
 
 def _time(moment: datetime | None) -> str:
-    return output.time_text(None if moment is None else int(moment.timestamp() * 1000))
+    return output.time_text(None if moment is None else round(moment.timestamp() * 1000))

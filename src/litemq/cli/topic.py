@@ -71,7 +71,7 @@ def _write(details: TopicDetails) -> None:
             queue.first,
             queue.end,
             queue.messages,
-            output.time_text(None if queue.last_stored_at is None else int(queue.last_stored_at.timestamp() * 1000)),
+            output.time_text(None if queue.last_stored_at is None else round(queue.last_stored_at.timestamp() * 1000)),
         )
         for queue in details.queue_infos
     ]

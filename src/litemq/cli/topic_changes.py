@@ -224,7 +224,7 @@ def purge(
         found = act(dry=dry_run)
     if as_json:
         for one in found:
-            output.write_json({**one.to_json(), "dryRun": dry_run})
+            output.write_json({**one.to_json(), "dry_run": dry_run})
         return 0
     output.write_table(
         ("BROKER", "QUEUE", "FIRST", "MESSAGES"), [(one.broker, one.queue_id, one.first, one.messages) for one in found]
@@ -243,7 +243,7 @@ def _as_change(topic: str, brokers: dict[str, Any]) -> TopicChange:
 def _tell(change: TopicChange, *, as_json: bool, dry_run: bool) -> int:
     """Tell of a change; 1: something is left to do."""
     if as_json:
-        output.write_json({**change.to_json(), "dryRun": dry_run})
+        output.write_json({**change.to_json(), "dry_run": dry_run})
         return int(bool(change.left))
     topic = change.topic
     if not change.brokers:

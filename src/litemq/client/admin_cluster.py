@@ -17,7 +17,7 @@ from litemq.wire.remoting.codes import Ask, Code
 from litemq.wire.remoting.command import Request, Response
 
 TIMEOUT_S: Final = 10.0
-_NAMED_S: Final = 2.5
+_NAMED_S: Final = 2.0
 """Name servers answer at once or are not there: whoever asks learns of it within 3 s."""
 _MASTER: Final = 0
 
@@ -157,6 +157,6 @@ def moment(ms: int) -> datetime | None:
     return datetime.fromtimestamp(ms / 1000, UTC) if ms > 0 else None
 
 
-def moment_text(time: datetime | None) -> str | None:
-    """Return a time as JSON has it."""
-    return None if time is None else time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+def moment_ms(time: datetime | None) -> int | None:
+    """Return a time as JSON has it: in ms since the epoch."""
+    return None if time is None else round(time.timestamp() * 1000)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, TypedDict
 
-from litemq.client.admin_cluster import moment_text
+from litemq.client.admin_cluster import moment_ms
 from litemq.client.routes import RouteQueue
 from litemq.errors import InvalidRequest
 
@@ -119,8 +119,8 @@ class GroupInfo:
             "enabled": self.enabled,
             "broadcast": config.get("consumeBroadcastEnable") is not False,
             "ordered": config.get("consumeMessageOrderly") is True,
-            "maxRetries": self.max_retries,
-            "retryQueues": int(config.get("retryQueueNums", 1)),
+            "max_retries": self.max_retries,
+            "retry_queues": int(config.get("retryQueueNums", 1)),
             "attributes": dict(attributes) if isinstance(attributes, dict) else {},
             "system": self.is_system,
         }
@@ -148,7 +148,7 @@ class QueueLag:
             "offset": self.offset,
             "end": self.end,
             "lag": self.lag,
-            "readAt": moment_text(self.read_at),
+            "read_at": moment_ms(self.read_at),
         }
 
 
@@ -185,7 +185,7 @@ class GroupLag:
         return {
             "group": self.group,
             "total": self.total,
-            "messagesPerSecond": self.messages_per_s,
+            "messages_per_s": self.messages_per_s,
             "topics": self.topics,
             "queues": [queue.to_json() for queue in self.queues],
         }

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final, TypedDict
 
-from litemq.client.admin_cluster import moment_text
+from litemq.client.admin_cluster import moment_ms
 from litemq.client.values import seconds
 from litemq.errors import InvalidRequest
 
@@ -154,7 +154,7 @@ class TopicQueueInfo:
             "first": self.first,
             "end": self.end,
             "messages": self.messages,
-            "lastStoredAt": moment_text(self.last_stored_at),
+            "last_stored_at": moment_ms(self.last_stored_at),
         }
 
 
@@ -185,9 +185,9 @@ class TopicDetails(TopicInfo):
             "readable": all(on.is_readable for on in self.brokers.values()),
             "writable": all(on.is_writable for on in self.brokers.values()),
             "messages": self.messages,
-            "messagesPerSecond": self.messages_per_s,
+            "messages_per_s": self.messages_per_s,
             "groups": list(self.groups),
-            "queueInfos": [queue.to_json() for queue in self.queue_infos],
+            "queue_infos": [queue.to_json() for queue in self.queue_infos],
         }
 
 

@@ -82,7 +82,7 @@ def test_config_get(it: Command) -> None:
 def test_config_set(it: Command) -> None:
     dry = it.told("cluster", "config", "set", "broker-a", "broker.default_queues=5", "--dry-run")
     PAGE.check("litemq cluster config set", dry)
-    assert (dry[0]["before"], dry[0]["after"], dry[0]["dryRun"]) == ("8", "5", True)
+    assert (dry[0]["before"], dry[0]["after"], dry[0]["dry_run"]) == ("8", "5", True)
     out = it.said("cluster", "config", "set", "broker-a", "broker.default_queues=5")
     assert _words(out) == [["BROKER", "SETTING", "BEFORE", "AFTER"], ["broker-a", "broker.default_queues", "8", "5"]]
     assert it.told("cluster", "config", "get", "broker-a", "broker.default_queues")[0]["settings"] == {

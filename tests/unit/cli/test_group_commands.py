@@ -70,11 +70,11 @@ def test_create_and_alter(it: Command) -> None:
         "group", "create", "made", "--max-retries", "5", "--attribute", "unmatched=dead-letter", "--disabled"
     )
     PAGE.check("litemq group create", told, unseen=("topics[]",))
-    assert (told[0]["maxRetries"], told[0]["enabled"]) == (5, False)
+    assert (told[0]["max_retries"], told[0]["enabled"]) == (5, False)
     assert "litemq group alter made" in it.said("group", "create", "made", status=2)
     told = it.told("group", "alter", "made", "--enabled", "--no-attribute", "unmatched")
     PAGE.check("litemq group alter", told, unseen=("topics[]", "attributes.*"))
-    assert (told[0]["maxRetries"], told[0]["enabled"], told[0]["attributes"]) == (5, True, {})
+    assert (told[0]["max_retries"], told[0]["enabled"], told[0]["attributes"]) == (5, True, {})
     assert ["max", "retries", "5"] in _words(it.said("group", "alter", "made", "--ordered"))
     assert "--max-retries" in it.said("group", "alter", "made", status=2)
     assert "litemq group list" in it.said("group", "alter", "missing", "--ordered", status=2)
@@ -141,7 +141,7 @@ def test_delete(it: Command, net: BlockingNet) -> None:
     assert "add --yes" in it.said("group", "delete", "gone", status=2)
     told = it.told("group", "delete", "gone", "--dry-run")
     PAGE.check("litemq group delete", told)
-    assert told[0]["dryRun"] is True
+    assert told[0]["dry_run"] is True
     _beat(it, net, "gone", "gone-topic")
     assert "me@gone" in it.said("group", "delete", "gone", "--yes", status=2)
     run(net.close())
@@ -157,7 +157,7 @@ def test_reset(it: Command) -> None:
     assert "add --yes" in it.said(*at, "first", status=2)
     told = it.told(*at, "last", "--dry-run")
     PAGE.check("litemq group reset", told)
-    assert [(one["before"], one["after"], one["dryRun"]) for one in told] == [(None, 3, True)] * 2
+    assert [(one["before"], one["after"], one["dry_run"]) for one in told] == [(None, 3, True)] * 2
     assert it.told("group", "lag", "again")[0]["queues"] == []
     out = it.said(*at, "last", "--yes")
     assert _words(out) == [

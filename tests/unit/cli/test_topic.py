@@ -79,7 +79,7 @@ def test_placement(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) ->
                 f"broker-{letter}": {"read": count, "write": count}
                 for letter, count in zip("abc", (3, 3, 2), strict=True)
             }
-            assert told == {"topic": "T", "brokers": brokers, "left": [], "dryRun": False}
+            assert told == {"topic": "T", "brokers": brokers, "left": [], "dry_run": False}
             assert it.queues() == {"a": (3, 3), "b": (3, 3), "c": (2, 2)}
             await it.told("create", "X", "--queues", "4", "--placement", "exclusive:broker-b")
             assert it.queues("X") == {"b": (4, 4)}

@@ -47,7 +47,7 @@ def test_create(it: Command) -> None:
 
 
 def test_create_only_tells_in_a_dry_run(it: Command) -> None:
-    assert it.told("topic", "create", "dry", "--queues", "3", "--dry-run")[0]["dryRun"] is True
+    assert it.told("topic", "create", "dry", "--queues", "3", "--dry-run")[0]["dry_run"] is True
     assert it.said("topic", "create", "dry", "--dry-run") == (
         "would be: dry on broker-a: 8 queues to write, 8 to read\n"
     )
@@ -76,7 +76,7 @@ def test_show(it: Command) -> None:
     PAGE.check("litemq topic show", told)
     assert told[0]["messages"] == 5
     assert told[0]["groups"] == ["reader"]
-    assert [queue["end"] for queue in told[0]["queueInfos"]] in ([3, 2], [2, 3])
+    assert [queue["end"] for queue in told[0]["queue_infos"]] in ([3, 2], [2, 3])
     out = it.said("topic", "show", "shown")
     assert "attributes  x.y=z\n" in out
     assert ["BROKER", "QUEUE", "FIRST", "END", "MESSAGES", "LAST", "STORED"] in _words(out)
@@ -130,7 +130,7 @@ def test_delete(it: Command) -> None:
     left = ("left[].broker", "left[].group", "left[].queue", "left[].unread")
     PAGE.check("litemq topic delete", it.told("topic", "delete", "deleted", "--dry-run"), unseen=left)
     assert it.told("topic", "delete", "deleted", "--yes") == [
-        {"topic": "deleted", "brokers": {}, "left": [], "dryRun": False}
+        {"topic": "deleted", "brokers": {}, "left": [], "dry_run": False}
     ]
     assert "no topic 'deleted'" in it.said("topic", "delete", "deleted", "--yes", status=2)
 
@@ -141,7 +141,7 @@ def test_purge(it: Command) -> None:
     assert "add --yes" in it.said("topic", "purge", "purged", status=2)
     told = it.told("topic", "purge", "purged", "--queue", "1", "--offset", "2", "--dry-run")
     PAGE.check("litemq topic purge", told)
-    assert [(one["queue"], one["first"], one["messages"], one["dryRun"]) for one in told] == [(1, 2, 2, True)]
+    assert [(one["queue"], one["first"], one["messages"], one["dry_run"]) for one in told] == [(1, 2, 2, True)]
     out = it.said("topic", "purge", "purged", "--queue", "1", "--offset", "2", "--yes")
     assert _words(out) == [
         ["BROKER", "QUEUE", "FIRST", "MESSAGES"],
