@@ -9,12 +9,14 @@ from typing import Final
 
 from litemq.client.answers import error_of, json_object
 from litemq.client.net import Net
-from litemq.errors import InvalidRequest, NoAnswer, OutcomeUnknown, Unavailable, UnknownTopic
+from litemq.errors import BadFrame, InvalidRequest, LiteMQError, NoAnswer, OutcomeUnknown, Unavailable, UnknownTopic
 from litemq.wire.remoting.codes import Ask, Code
 from litemq.wire.remoting.command import Request, Response
 
 VARIABLE: Final = "LITEMQ_NAMESERVER"
 DEFAULT: Final = "127.0.0.1:9876"
+ASKED_S: Final = 2.5
+"""Name servers have so long to answer."""
 KEPT_S: Final = 30.0
 """So long a route is used before it is asked for again."""
 TRUSTED_S: Final = 60.0
@@ -93,15 +95,15 @@ class Routes:
         Raises:
             Unavailable: none answered.
         """
-        failed: Unavailable | None = None
-        end = self._net.now() + (self._timeout if timeout is None else timeout)
+        failed: LiteMQError | None = None
+        end = self._net.now() + min(self._timeout if timeout is None else timeout, ASKED_S)
         for number, server in enumerate(list(self._servers)):
             left = end - self._net.now()
             if number and left <= 0:
                 break
             try:
                 answer = await self._net.call(server, Request(code, dict(ext or {})), max(left, 0.01))
-            except (NoAnswer, OutcomeUnknown) as error:
+            except (NoAnswer, OutcomeUnknown, BadFrame) as error:
                 failed = error
                 continue
             if self._servers[0] != server:

@@ -45,6 +45,7 @@ _AGAIN: Final = frozenset(
 """Refusals that another broker, or the same a little later, may not repeat."""
 _FIRST_PAUSE_S: Final = 0.02
 _LONGEST_PAUSE_S: Final = 0.5
+_NAMELESS_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,8 +191,8 @@ class SendCore:
         while True:
             try:
                 route, chosen = await self.choose(first, deadline, avoid)
-            except NoAnswer:
-                if self.net.now() + pause >= deadline:
+            except NoAnswer:  # no name server; whoever has a wrong address is told before the time is over
+                if self.net.now() + min(_NAMELESS_S, self.settings.timeout / 3) >= deadline:
                     raise
                 await self.net.sleep(pause)
                 pause = min(pause * 2, _LONGEST_PAUSE_S)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import contextlib
 import os
 import signal
 import socket
@@ -255,6 +256,26 @@ def test_a_server_that_does_not_answer_is_told_in_time() -> None:
         with Producer(address, timeout=0.5) as producer, pytest.raises(Unavailable):
             producer.send("t", b"")
         assert time.monotonic() - began < 3
+
+
+def test_a_server_that_speaks_something_else_is_named() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as web:
+        address = f"127.0.0.1:{web.getsockname()[1]}"
+
+        def serve() -> None:
+            web.settimeout(2.0)
+            with contextlib.suppress(TimeoutError):
+                while True:
+                    connection, _ = web.accept()
+                    with connection:
+                        connection.recv(100)
+                        connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+        serving = threading.Thread(target=serve)
+        serving.start()
+        with Producer(address, timeout=0.5) as producer, pytest.raises(NoAnswer, match="is it a LiteMQ broker"):
+            producer.send("t", b"")
+        serving.join()
 
 
 def test_a_full_buffer_blocks_then_refuses() -> None:
