@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -90,9 +90,8 @@ def send(
     load = Load(plan)
     with Producer(nameservers, group="LITEMQ_BENCH") as producer:
         producer.send(topic, bytes(8))  # makes the topic, and connects
-        with live(load, "send") as shown:
+        with _told("send", load, as_json=as_json), live(load, "send") as shown:
             load.run([sending(load, producer)] * threads, shown)
-    _tell("send", load, as_json=as_json)
     return 0
 
 
@@ -130,11 +129,10 @@ def consume(
 
     with PullConsumer(group, nameservers=nameservers, start="first") as consumer:
         consumer.subscribe(topic)
-        with live(load, "consume") as shown:
+        with _told("consume", load, as_json=as_json), live(load, "consume") as shown:
             load.run([consuming(load, consumer, most=batch, knows_due=False, is_over=is_over)], shown)
         if group is not None:
             consumer.commit()
-    _tell("consume", load, as_json=as_json)
     return 0
 
 
@@ -177,12 +175,13 @@ def latency(
         rate=rate,
         batch=1,
     )
-    received = _measure(plan, nameservers)
-    _tell("latency", received, as_json=as_json)
-    return 1 if received.is_short else 0
+    received = _measure(plan, nameservers, as_json=as_json)
+    if received.is_short:
+        output.warn(f"{received.expected - received.total} messages that were sent did not come within {_LATE_S:.0f} s")
+    return int(received.is_short)
 
 
-def _measure(plan: Plan, nameservers: str) -> Load:
+def _measure(plan: Plan, nameservers: str, *, as_json: bool) -> Load:
     """Send on threads of their own, consume on one beside them; return what was consumed."""
     import threading
 
@@ -213,6 +212,7 @@ def _measure(plan: Plan, nameservers: str) -> Load:
         consumer.poll(max_messages=1, timeout=0.1)  # it stands at the end of each queue from here on
         thread = threading.Thread(target=send_all, name="bench-sends")
         work: Callable[..., None] = consuming(received, consumer, most=_POLL, knows_due=True, is_over=is_over)
+        stack.enter_context(_told("latency", received, as_json=as_json))
         shown = stack.enter_context(live(received, "latency"))
         thread.start()
         try:
@@ -229,12 +229,22 @@ def _limit(messages: int | None, seconds: float | None) -> float | None:
     return _SECONDS if messages is None and seconds is None else seconds
 
 
-def _tell(what: str, load: Load, *, as_json: bool) -> None:
+@contextmanager
+def _told(what: str, load: Load, *, as_json: bool) -> Iterator[None]:
+    """Print the result at the end; after Ctrl-C that of what was done until then."""
     from litemq.cli.rates import result_json, write_result
 
-    if as_json:
-        output.write_json(result_json(what, load))
-    else:
-        write_result(what, load)
-    if load.is_short:
-        output.warn(f"{load.expected - load.total} messages that were sent did not come within {_LATE_S:.0f} s")
+    try:
+        yield
+    except KeyboardInterrupt:
+        output.warn("interrupted; this is the result until then")
+        raise
+    except Exception:
+        load.workers = []  # there is no result
+        raise
+    finally:
+        if load.workers and as_json:
+            output.write_json(result_json(what, load))
+        elif load.workers:
+            write_result(what, load)
+        output.flush()

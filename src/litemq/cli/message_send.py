@@ -59,7 +59,13 @@ def bodies_of(text: str | None, file: str | None, *, lines: bool) -> Iterator[by
         raise click.UsageError("there is no stdin; give the body as an argument, or --file")
     if sys.stdin.isatty():
         click.echo("reading the body from the terminal; end it with Ctrl-D", err=True)
-    yield from _lines(sys.stdin.buffer) if lines else [sys.stdin.buffer.read()]
+    if lines:
+        yield from _lines(sys.stdin.buffer)
+        return
+    data = sys.stdin.buffer.read()
+    if not data:
+        raise click.UsageError("stdin is empty, so there is nothing to send; give BODY or --file")
+    yield data
 
 
 def _lines(blocks: Iterable[bytes]) -> Iterator[bytes]:
@@ -100,7 +106,8 @@ def _pipelined(producer: Producer, messages: Iterator[Message]) -> Iterator[Sent
             while len(waiting) >= _IN_FLIGHT or (waiting and waiting[0].done()):
                 yield waiting.popleft().result()
     except KeyboardInterrupt:
-        output.warn(f"interrupted; {len(waiting)} more messages were under way and are sent")
+        if waiting:
+            output.warn(f"interrupted; {len(waiting)} more messages were under way and are sent")
         raise
     while waiting:
         yield waiting.popleft().result()

@@ -166,7 +166,7 @@ class Lookups:
         Only brokers of the cluster are asked, whatever address the id holds.
         """
         parsed = parse_offset_id(text)
-        if parsed is None:
+        if parsed is None or parsed[1] < 0:  # most senders' ids have as many digits
             return None
         host, position = parsed
         brokers = await self.brokers()

@@ -23,6 +23,7 @@ from litemq.errors import InvalidRequest, LiteMQError, Unavailable, UnknownGroup
 from litemq.features.dead_letter import dead_letter_topic
 from litemq.features.retry import ORIGIN_MESSAGE_ID, RETRY_TOPIC, retry_topic
 from litemq.format import names, properties
+from litemq.format.message_id import parse_offset_id
 from litemq.wire.remoting.codes import Ask, Code
 
 REDRIVER: Final = "LITEMQ_REDRIVE"
@@ -218,11 +219,12 @@ class _Sender:
             )
         check(answer, address)
         if self._to == "group":
-            await self._check_place(answer.ext.get("msgId", ""))
+            await self._check_place(place, answer.ext.get("msgId", ""))
 
-    async def _check_place(self, offset_id: str) -> None:
+    async def _check_place(self, place: Place, offset_id: str) -> None:
         """Refuse to go on when the broker made a dead letter of it at once, as it does for groups that keep order."""
-        stored = await self._lookups.by_offset_id(offset_id)
+        parsed = parse_offset_id(offset_id)
+        stored = await self._lookups.at(place.broker, place.address, parsed[1]) if parsed is not None else None
         if stored is not None and stored.topic == dead_letter_topic(self._group):
             raise InvalidRequest(
                 f"group {self._group!r} consumes in order, so its broker takes no retries for it and made this one a "

@@ -24,7 +24,11 @@ _REAL_TOPIC: Final = "REAL_TOPIC"
 
 @dataclass(frozen=True, slots=True)
 class GroupTrace:
-    """How far one group came with a message."""
+    """How far one group came with a message.
+
+    >>> GroupTrace("billing", "read", committed=18).state
+    'read'
+    """
 
     group: str
     state: State
@@ -40,7 +44,13 @@ class GroupTrace:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """What the log knows of a message."""
+    """What the log knows of a message.
+
+    >>> with litemq.Producer() as producer, litemq.Admin() as admin:
+    ...     sent = producer.send("orders", b"20 figs")
+    ...     for group in admin.trace(sent.message_id, topic="orders").groups:
+    ...         assert group.state in ("unread", "read")
+    """
 
     message: Message
     is_first: bool

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import re
-from collections.abc import Sequence
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +52,34 @@ class Command:
         assert err.startswith("litemq: error: "), err
         assert err.count("\n") == 1, err
         return err
+
+
+def interrupted(arguments: list[str], is_time: Callable[[bytes, bytes], bool]) -> tuple[bytes, bytes, int]:
+    """Give a command in a process of its own, press Ctrl-C when what it has written says so; return all it wrote."""
+    command = [sys.executable, "-m", "litemq", *arguments]
+    pipe = subprocess.PIPE
+    with (
+        subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe) as process,
+        selectors.DefaultSelector() as pipes,
+    ):
+        written = {process.stdout: b"", process.stderr: b""}
+        for stream in written:
+            assert stream is not None
+            pipes.register(stream, selectors.EVENT_READ)
+        end = time.monotonic() + 30
+        has_pressed = False
+        while pipes.get_map():
+            assert time.monotonic() < end, written
+            for key, _ in pipes.select(1):
+                data = os.read(key.fd, 1 << 16)
+                if not data:
+                    pipes.unregister(key.fileobj)
+                written[key.fileobj] += data  # type: ignore[index] # what was registered
+            if not has_pressed and is_time(*written.values()):
+                has_pressed = True
+                process.send_signal(signal.SIGINT)
+        out, err = written.values()
+        return out, err, process.wait(30)
 
 
 def documented(heading: str) -> list[str]:

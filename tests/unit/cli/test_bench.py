@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import sys
 import threading
 import time
 from collections.abc import Iterator
 
 import pytest
-from tests.unit.cli.command import Command, documented
+from tests.unit.cli.command import Command, documented, interrupted
+from tests.unit.cli.test_output import Terminal
 
 from litemq.cli import bench
+from litemq.cli.counting import counted
 from litemq.cli.load import Load, Plan, Worker, body_of, consuming, due_of
-from litemq.cli.rates import Rates, time_text
+from litemq.cli.rates import Rates, live, time_text
 from litemq.client._message_cy import Message
 from litemq.testing import Broker, broker
 
@@ -88,6 +92,34 @@ class TestCommands:
         it = Command("127.0.0.1:1", capfdbinary)
         for what in ("send", "consume", "latency"):
             assert "start one with: litemq up" in it.refused("bench", what)
+
+
+def test_interrupted(cluster: Broker) -> None:
+    out, err, status = interrupted(
+        ["bench", "send", "--topic", "endless", "-t", "60", "--nameserver", cluster.nameservers, "--json"],
+        lambda _out, err: b"messages/s" in err,
+    )
+    assert status == 130
+    assert json.loads(out)["messages"] > 0
+    assert b"interrupted; this is the result until then" in err
+    assert b"Traceback" not in err
+
+
+def test_a_line_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    load = Load(Plan(topic="t"))
+    with live(load, "send") as shown:
+        load.run([lambda worker: worker.done(1, 8, 0.001)], shown)
+        shown()
+    assert "1 in all" in terminal.shown()
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    with counted("redrive") as told:
+        assert told is not None
+        told(1, 3)
+    assert "redrive" in terminal.shown()
 
 
 class TestRules:

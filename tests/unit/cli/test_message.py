@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.dead_letters import Death
-from tests.unit.cli.command import Command, documented
+from tests.unit.cli.command import Command, documented, interrupted
 
 from litemq.cli.asking import asking
 from litemq.cli.tail import Filter, following, since
@@ -74,6 +74,21 @@ class TestSend:
         out, _ = it.said("message", "get", sent["message_id"], "--body")
         assert out == "x\ny"
         assert len(it.told("message", "send", "raw", "--file", str(file), "--lines")) == 2
+
+    def test_nothing_to_send(self, it: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+        _stdin(monkeypatch, b"")
+        assert "stdin is empty" in it.refused("message", "send", "raw")
+        _stdin(monkeypatch, b"\n\n")
+        assert it.said("message", "send", "raw", "--lines")[0] == "0 messages sent to raw\n"
+
+    def test_what_fails_on_the_way_tells_what_is_stored(
+        self, it: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        file = tmp_path / "lines"
+        file.write_bytes(b"a\nb\n" + b"x" * (5 << 20))
+        assert "; 2 messages were stored before it" in it.refused(
+            "message", "send", "broken", "--file", str(file), "--lines"
+        )
 
     @pytest.mark.parametrize("batch", [(), ("--batch", "8")])
     def test_many(self, it: Command, batch: tuple[str, ...]) -> None:
@@ -144,6 +159,13 @@ class TestTail:
     def test_a_bad_filter(self, it: Command, death: Death) -> None:
         death.send("badly", [b"a"])
         assert "a >" in it.refused("message", "tail", "badly", "--sql", "a >")
+
+
+def test_a_tail_that_is_interrupted(cluster: Broker, death: Death) -> None:
+    death.send("endless", [b"a"])
+    arguments = ["message", "tail", "endless", "--follow", "--nameserver", cluster.nameservers]
+    out, err, status = interrupted(arguments, lambda out, _err: out.endswith(b"\n"))
+    assert (out[-2:], err.strip(), status) == (b"a\n", b"", 130)
 
 
 class TestGetAndQuery:

@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import time
 from collections.abc import Iterator
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.broker import running, until
 from tests.support.dead_letters import Death
 from tests.support.messages import bodies
 
 from litemq import errors
 from litemq.cli.asking import Asking, asking
 from litemq.client._message_cy import Message
+from litemq.client.admin import AsyncAdmin
 from litemq.client.archive import ArchiveFile
 from litemq.client.dead_letters import DeadLetter, Wanted
 from litemq.client.redrive import REDRIVEN_FROM, Redriven
 from litemq.client.running import run
+from litemq.config import BrokerConfig, NameserverConfig
+from litemq.format.message_id import parse_offset_id
+from litemq.nameserver.server import NameServer
 from litemq.testing import Broker, broker
 from litemq.wire.remoting.codes import Ask
 from litemq.wire.remoting.command import Request, Response
@@ -285,6 +292,41 @@ class TestArchive:
             interrupted()
         assert file.read_text() == "old"
         assert [path.name for path in tmp_path.iterdir()] == ["x.jsonl"]
+
+
+def test_two_brokers_and_an_event_loop(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with AsyncExitStack() as stack:
+            server = NameServer(NameserverConfig(port=0))
+            await server.start()
+            stack.push_async_callback(server.close)
+            names = (f"127.0.0.1:{server.port}",)
+            for letter in "ab":
+                config = BrokerConfig(port=0, name=f"broker-{letter}", name_servers=names)
+                _, talk = await stack.enter_async_context(running(tmp_path / letter, config=config))
+                body = b'{"groupName":"g"}'
+                await talk.call(Ask.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, {}, body)
+                for number in range(3):
+                    sent = await talk.send("T", f"{letter}{number}".encode(), queue=number)
+                    place = parse_offset_id(sent.ext["msgId"])
+                    assert place is not None
+                    back = {"group": "g", "offset": str(place[1]), "delayLevel": "-1"}
+                    await talk.call(Ask.CONSUMER_SEND_MSG_BACK, back)
+            await until(lambda: len(server.routes.brokers) == 2)
+            async with AsyncAdmin(names) as admin:
+                assert len(await admin.dead_letters("g")) == 6
+                last = (await admin.dead_letters("g"))[-1].message.offset_id
+                (sixth,) = await admin.dead_letters("g", ids=[last])
+                assert await admin.redrive("g", ids=[sixth.message.message_id]) == Redriven(sent=1, passed_over=5)
+                assert await admin.redrive("g") == Redriven(sent=5, skipped=1)
+                assert await admin.redrive("g") == Redriven()
+                found = await admin.query("%RETRY%g", begin=0)
+                assert sorted(one.text() for one in found) == ["a0", "a1", "a2", "b0", "b1", "b2"]
+                assert {one.text()[0] for one in found if one.broker == "broker-a"} == {"a"}
+                trace = await admin.trace(sixth.message.message_id)
+                assert [one.state for one in trace.groups] == ["retry unread"]
+
+    asyncio.run(asyncio.wait_for(test(), 30))
 
 
 def test_purge(ask: Asking, death: Death) -> None:
