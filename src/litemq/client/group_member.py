@@ -71,6 +71,8 @@ class GroupMember:
         self.version = int(time.time() * 1000)
         """Of the subscriptions; brokers keep the newest."""
         self.owned: set[RouteQueue] = set()
+        self.has_others = False
+        """Whether the group had other members when the share was worked out."""
         self.net = LoopNet({Ask.NOTIFY_CONSUMER_IDS_CHANGED: self._on_change, **handlers}, self._on_lost)
         self.routes = Routes(self.net, servers)
         self._joins = joins
@@ -207,7 +209,7 @@ class GroupMember:
             try:
                 await self._turn()
             except LiteMQError as error:
-                self._warn("turn", f"{error}")
+                self.warn("turn", f"{error}")
             except Exception:
                 logger.exception("consumer group %s: an error that nobody foresaw", self.group)
                 await asyncio.sleep(_AGAIN_S)
@@ -261,10 +263,10 @@ class GroupMember:
                 route = await self.routes.find(topic, fresh=is_old)
             except UnknownTopic:
                 if not topic.startswith(RETRY_PREFIX):
-                    self._warn(topic, f"no broker has the topic {topic!r} yet, asking on; make it: {_how_to(topic)}")
+                    self.warn(topic, f"no broker has the topic {topic!r} yet, asking on; make it: {_how_to(topic)}")
                 continue
             except LiteMQError as error:
-                self._warn("names", f"{error}")
+                self.warn("names", f"{error}")
                 continue
             self._known[topic] = route
             if known is None or known.readable != route.readable:
@@ -293,7 +295,7 @@ class GroupMember:
             self._beaten.pop(address, None)
             if not isinstance(result, LiteMQError) or (is_first and isinstance(result, InvalidRequest)):
                 raise result
-            self._warn(address, f"heartbeat failed, trying on: {result}")
+            self.warn(address, f"heartbeat failed, trying on: {result}")
 
     def _arrived(self, address: str, now: float) -> None:
         if address not in self._beaten:
@@ -312,6 +314,7 @@ class GroupMember:
                 return False
         else:
             members = [self.client_id]
+        self.has_others = len(members) > 1
         share: set[RouteQueue] = set()
         for topic in self.subscriptions:
             route = self._known.get(topic)
@@ -365,7 +368,7 @@ class GroupMember:
                         continue
                     break
 
-    def _warn(self, subject: str, text: str) -> None:
+    def warn(self, subject: str, text: str) -> None:
         """Say what is wrong, not more often than it helps."""
         now = self.net.now()
         if now - self._warned.get(subject, -_WARN_S) >= _WARN_S:

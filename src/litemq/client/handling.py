@@ -74,6 +74,8 @@ class Handling:
 
     def _deal(self) -> None:
         ready = self._ready
+        if not ready:
+            return
         later: list[Tenure] = []
         while ready and self._in_hand < self._limit:
             tenure = ready.popleft()
@@ -167,19 +169,24 @@ class Handling:
     # -- what is done --------------------------------------------------------------------------------
 
     def _collect(self, done: list[Work]) -> None:
+        breaker = self._breaker
+        touched = set()
         for work in done:
+            tenure = work.tenure
             work.done = min(work.done, len(work.messages))
             self._in_hand -= 1
-            work.tenure.running -= 1
-            if self._breaker is not None:
-                self._count(work, self._breaker)
+            tenure.running -= 1
+            if breaker is not None:
+                self._count(work, breaker)
             self._on_done(work)
-            tenure = work.tenure
-            if tenure.waiting:
-                if self._is_ordered and work.error is not None:
-                    self.ready_later(tenure)
-                else:
-                    self.ready(tenure)
+            touched.add(tenure)
+            if work.error is not None and self._is_ordered and tenure.waiting:
+                self.ready_later(tenure)
+        for tenure in touched:
+            tenure.release()
+            if tenure.waiting and tenure not in self._are_ready:
+                self._are_ready.add(tenure)
+                self._ready.append(tenure)
             if tenure.is_ended and not tenure.running:
                 tenure.left.set()
         self._deal()

@@ -8,6 +8,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -41,6 +42,10 @@ STOP_S = 30.0
 _COMMIT_S = 5.0
 _SUSPEND_S = 1.0
 _SEND_AGAIN_S = 5.0
+_LEAVE_S = 0.3
+"""Who gives a queue up has so long to finish what is in hand, and then tells how far it came."""
+_HANDOVER_S = 0.5
+"""… and who takes it over waits so long before it asks: what was finished need not come again."""
 _FROM_WHERE = {"first": "CONSUME_FROM_FIRST_OFFSET", "last": "CONSUME_FROM_LAST_OFFSET"}
 _CORRELATION, _REPLY_TO, _CLUSTER, _TTL = "CORRELATION_ID", "REPLY_TO_CLIENT", "CLUSTER", "TTL"
 
@@ -298,12 +303,18 @@ class AsyncPushConsumer:
         member = self._member
         assert member is not None
         tenure = self._tenures[queue] = Tenure(queue, self._handling.ready, self._placed)
-        find = partial(self._keeping.find, queue)
+        find = partial(self._find, queue)
         tenure.reader = QueueReader(member, queue, member.subscriptions[queue.topic], tenure, find)
         tenure.reader.limit(*shares(*self._prefetch, len(self._tenures)))
         tenure.reader.start()
         logger.info("queue taken up: group=%s queue=%s", self.group, queue)
         return tenure
+
+    async def _find(self, queue: RouteQueue) -> int:
+        member = self._member
+        if self._locks is None and not self._is_broadcast and member is not None and member.has_others:
+            await asyncio.sleep(_HANDOVER_S)
+        return await self._keeping.find(queue)
 
     def _limit(self) -> None:
         limit = shares(*self._prefetch, len(self._tenures))
@@ -331,6 +342,10 @@ class AsyncPushConsumer:
     async def _leave(self, tenure: Tenure, *, is_lost: bool) -> None:
         if self._locks is not None:  # the next one gets the lock when the last message is done
             await tenure.left.wait()
+        elif not is_lost:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_LEAVE_S):
+                    await tenure.left.wait()
         if not is_lost:
             await self._keeping.keep([tenure])
             if self._locks is not None:
@@ -436,6 +451,7 @@ class AsyncPushConsumer:
                 return
             else:
                 await asyncio.sleep(_SEND_AGAIN_S)
+        tenure.release()
         tenure.attempts = 0
         tenure.held_until = 0.0
         self._handling.ready(tenure)
@@ -444,6 +460,7 @@ class AsyncPushConsumer:
         tenure = work.tenure
         if await self._was_sent_back(message, after_error(error, self._max_attempts)):
             tenure.finished(work, [message])
+            tenure.release()
             return
         if not self._is_stopping:
             await asyncio.sleep(_SEND_AGAIN_S)

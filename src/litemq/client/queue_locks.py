@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import defaultdict
 from collections.abc import Callable
 from contextlib import suppress
@@ -12,8 +11,6 @@ from litemq.client import consumer_requests as requests
 from litemq.client.group_member import GroupMember
 from litemq.client.routes import RouteQueue
 from litemq.errors import LiteMQError
-
-logger = logging.getLogger(__name__)
 
 RENEW_S = 20.0
 TRUST_S = 30.0
@@ -86,7 +83,7 @@ class QueueLocks:
             try:
                 await self._ask()
             except LiteMQError as error:
-                logger.warning("locks cannot be had, trying on: group=%s reason=%s", self._member.group, error)
+                self._member.warn("locks", f"locks cannot be had, trying on: {error}")
             missing = self._wanted - self._held.keys()
             with suppress(TimeoutError):
                 async with asyncio.timeout(_AGAIN_S if missing else RENEW_S / 4):

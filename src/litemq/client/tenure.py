@@ -37,6 +37,8 @@ class Tenure:
         self.progress: QueueProgress | None = None
         """None until it is known where the queue is read from."""
         self.waiting: deque[Message] = deque()
+        self.unheld = 0
+        """Messages that are finished, of which the reader does not know yet."""
         self.running = 0
         """Pieces of work under way."""
         self.committed: int | None = None
@@ -73,7 +75,7 @@ class Tenure:
     def moved(self, offset: int) -> None:
         """Forget what was read: the queue goes on elsewhere."""
         self.waiting.clear()
-        self.attempts = 0
+        self.attempts = self.unheld = 0
         self.progress = QueueProgress(offset)
         self._on_placed(self)
 
@@ -94,10 +96,17 @@ class Tenure:
 
     def finished(self, work: Work, messages: list[Message]) -> None:
         """Note that messages need no more work."""
+        progress = work.progress
         for message in messages:
-            work.progress.finished(message.queue_offset)
-        if work.progress is self.progress and self.reader is not None:
-            self.reader.released(len(messages))
+            progress.finished(message.queue_offset)
+        if progress is self.progress:
+            self.unheld += len(messages)
+
+    def release(self) -> None:
+        """Make room for what was finished since the last time."""
+        count, self.unheld = self.unheld, 0
+        if count and self.reader is not None:
+            self.reader.released(count)
 
     def again(self, work: Work, messages: list[Message]) -> None:
         """Put messages back to where they were."""
