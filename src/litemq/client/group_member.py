@@ -331,7 +331,8 @@ class GroupMember:
         deal = self._deal
         if isinstance(deal, str):
             deal = strategy(deal, route.zones)
-        return deal(route.readable, members, self.client_id)
+        dealt = set(deal(route.readable, members, self.client_id))
+        return [queue for queue in route.readable if queue in dealt]
 
     def _still_kept(self) -> set[RouteQueue]:
         """Return queues of this client whose broker is in no route at present."""
@@ -373,7 +374,7 @@ class GroupMember:
         now = self.net.now()
         if now - self._warned.get(subject, -_WARN_S) >= _WARN_S:
             self._warned[subject] = now
-            logger.warning("consumer group %s: %s", self.group, text)
+            logger.warning("consumer %s of group %s: %s", self.client_id, self.group, text)
 
 
 def _how_to(topic: str) -> str:

@@ -120,6 +120,8 @@ class Handout:
     def resume(self, place: Place) -> None:
         """Hand out again."""
         with self.more:
+            if not place.is_paused:
+                return
             place.is_paused = False
             self._chunks.extendleft(reversed(place.parked))
             place.ready = len(place.parked)

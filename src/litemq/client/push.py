@@ -639,7 +639,7 @@ class PushConsumer(LoopFace):
         >>> with litemq.PushConsumer("billing", {"orders": "*"}, lambda message: None) as consumer:
         ...     consumer.stop(timeout=10)
         """
-        if self._is_over:
+        if self._is_over or not self._is_own_process:
             return
         if self._is_inside:
             self._leave_to_others(self._core.stop(timeout))

@@ -22,7 +22,6 @@ MAX_SIZE = 4 << 20
 _MIN_SIZE = 64 << 10
 _MIN_SHARE = 32
 _AGAIN_S = 1.0
-_WARN_S = 30.0
 
 
 class Sink(Protocol):
@@ -70,7 +69,6 @@ class QueueReader:
         self._task: asyncio.Task[None] | None = None
         self._is_stopped = False
         self._moves = 0
-        self._warned_at = -_WARN_S
 
     def start(self) -> None:
         """Begin to read, if it does not yet."""
@@ -192,13 +190,9 @@ class QueueReader:
             self._sink.take(pulled.messages, pulled.after, pulled.size)
 
     async def _back_off(self, error: LiteMQError) -> None:
-        now = self._member.net.now()
-        if now - self._warned_at >= _WARN_S:
-            self._warned_at = now
-            logger.warning(
-                "cannot read, trying on: group=%s topic=%s broker=%s queue=%d reason=%s",
-                *(self._member.group, self.queue.topic, self.queue.broker, self.queue.queue_id, error),
-            )
+        queue = self.queue
+        told = f"cannot read queue {queue.queue_id} of {queue.topic} at {queue.broker}, trying on: {error}"
+        self._member.warn(f"read {queue.broker}", told)
         self._member.suspect()
         wait = error.retry_after if isinstance(error, Unavailable) else None
         await asyncio.sleep(wait or _AGAIN_S)
