@@ -7,7 +7,8 @@ cdef class Sent:
     cdef readonly str broker
     cdef readonly long long queue_id
     cdef readonly long long queue_offset
-    cdef readonly str offset_id
+    cdef str ids
+    cdef Py_ssize_t place
 
 
 cdef class Ids:
@@ -25,3 +26,6 @@ cdef class Outgoing:
     cdef public bytes text
     cdef public int sys_flag
     cdef readonly Py_ssize_t size
+    cdef public object future
+    cdef public double deadline
+    cdef public Py_ssize_t era

@@ -12,14 +12,13 @@ from typing import Self
 from litemq.client._message_cy import Message
 from litemq.client._sends_cy import Sent
 from litemq.client.hooks import Hooks
-from litemq.client.lanes import Buffer, Pending, TaskLane, poll_until
+from litemq.client.lanes import Buffer, TaskLane, poll_until
 from litemq.client.producing import (
     BATCH_BYTES,
     BUFFER_BYTES,
     GROUP,
     Producing,
     close,
-    error_of,
     make_breaker,
     message_of,
     send_batch,
@@ -110,12 +109,14 @@ class AsyncProducer:
                 f"{self._buffer.size} bytes of {self._buffer.count} messages wait to be sent (buffer_bytes "
                 f"{self._buffer.limit}); await their futures, or send less"
             )
-        future: asyncio.Future[Sent] = asyncio.get_running_loop().create_future()
-        future.add_done_callback(lambda done: self._buffer.free(size, era, error_of(done)))
+        outgoing.future = future = asyncio.get_running_loop().create_future()
+        outgoing.deadline = self._shared.deadline(timeout)
+        outgoing.era = era
         lane = self._lanes.get(message.topic)
         if lane is None:
-            lane = self._lanes[message.topic] = TaskLane(self._shared.core, self._linger, self._batch_bytes)
-        lane.put(Pending(outgoing, future, self._shared.deadline(timeout)))
+            lane = TaskLane(self._shared.core, self._linger, self._batch_bytes, self._buffer.free)
+            self._lanes[message.topic] = lane
+        lane.put(outgoing)
         return future
 
     async def send_batch(self, messages: Iterable[Message], *, timeout: float | timedelta | None = None) -> list[Sent]:

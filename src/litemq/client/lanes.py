@@ -10,12 +10,12 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
-from litemq.client._sends_cy import Outgoing
+from litemq.client._sends_cy import Outgoing, Sent, has_sharding_keys, split_batches
 from litemq.client.running import run
-from litemq.client.sending import MAX_BATCH, SendCore, split_batches
+from litemq.client.sending import MAX_BATCH, SendCore
 from litemq.errors import InvalidRequest, LiteMQError
 
 T = TypeVar("T")
@@ -24,52 +24,44 @@ _IDLE_S = 5.0
 """A thread without work for so long ends; the next message starts another one."""
 
 
-class Pending:
-    """A message that was accepted, and the future that tells what becomes of it."""
-
-    __slots__ = ("deadline", "future", "outgoing")
-
-    def __init__(self, outgoing: Outgoing, future: Any, deadline: float) -> None:  # noqa: ANN401 - either kind
-        self.outgoing = outgoing
-        self.future = future
-        self.deadline = deadline
+OnDone = Callable[[list[Outgoing], BaseException | None], None]
+"""Gets messages whose futures know what became of them, and what went wrong."""
 
 
-async def deliver_all(core: SendCore, waiting: Sequence[Pending], batch_bytes: int) -> None:
+async def deliver_all(core: SendCore, waiting: list[Outgoing], batch_bytes: int, on_done: OnDone) -> None:
     """Send what waits, and tell its futures."""
-    for queue_waiting in _by_sharding_key(core, waiting):
-        places = {id(one.outgoing): one for one in queue_waiting}
-        for batch in split_batches([one.outgoing for one in queue_waiting], min(batch_bytes, MAX_BATCH)):
-            await _deliver(core, [places[id(one)] for one in batch])
+    for group in _groups(core, waiting):
+        for batch in split_batches(group, min(batch_bytes, MAX_BATCH)):
+            await _deliver(core, batch, on_done)
 
 
-async def _deliver(core: SendCore, batch: Sequence[Pending]) -> None:
+async def _deliver(core: SendCore, batch: list[Outgoing], on_done: OnDone) -> None:
     try:
-        found = await core.deliver([one.outgoing for one in batch], batch[0].deadline)
-    except InvalidRequest as error:
-        if len(batch) == 1:
-            batch[0].future.set_exception(error)
-            return
-        for one in batch:  # one of them is to blame; the others shall not suffer
-            await _deliver(core, [one])
+        found = await core.deliver(batch, batch[0].deadline)
     except LiteMQError as error:
+        if isinstance(error, InvalidRequest) and len(batch) > 1:
+            for one in batch:  # one of them is to blame; the others shall not suffer
+                await _deliver(core, [one], on_done)
+            return
         for one in batch:
             one.future.set_exception(error)
+        on_done(batch, error)
     else:
         for one, sent in zip(batch, found, strict=True):
             one.future.set_result(sent)
+        on_done(batch, None)
 
 
-def _by_sharding_key(core: SendCore, waiting: Sequence[Pending]) -> list[list[Pending]]:
+def _groups(core: SendCore, waiting: list[Outgoing]) -> list[list[Outgoing]]:
     """Return what may go to one queue together; order holds within each."""
-    if core.chooser.may_stay and all(one.outgoing.message.sharding_key is None for one in waiting):
-        return [list(waiting)]
-    groups: dict[object, list[Pending]] = {}
+    may_stay = core.chooser.may_stay
+    if may_stay and not has_sharding_keys(waiting):
+        return [waiting]
+    groups: dict[object, list[Outgoing]] = {}
     for number, one in enumerate(waiting):
-        message = one.outgoing.message
-        key: object = message.sharding_key
+        key: object = one.message.sharding_key
         if key is None:  # a function may send each elsewhere; a hash sends those of one key to one queue
-            key = 0 if core.chooser.may_stay else (message.keys[:1] or number)
+            key = 0 if may_stay else (one.message.keys[:1] or number)
         groups.setdefault(key, []).append(one)
     return list(groups.values())
 
@@ -77,22 +69,24 @@ def _by_sharding_key(core: SendCore, waiting: Sequence[Pending]) -> list[list[Pe
 class ThreadLane:
     """Sends what waits for one topic, on a thread that lives while there is something to do."""
 
-    def __init__(self, core: SendCore, topic: str, linger: float, batch_bytes: int) -> None:
+    def __init__(self, core: SendCore, topic: str, linger: float, batch_bytes: int, on_done: OnDone) -> None:
         self._core = core
         self._name = f"litemq-send-{topic}"
         self._linger = linger
         self._batch_bytes = batch_bytes
-        self._waiting: list[Pending] = []
+        self._on_done = on_done
+        self._waiting: list[Outgoing] = []
         self._size = 0
-        self._changed = threading.Condition(threading.Lock())
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
         self._is_running = False
         self._hurries = False
 
-    def put(self, one: Pending) -> None:
+    def put(self, one: Outgoing) -> None:
         """Have a message sent."""
-        with self._changed:
+        with self._lock:
             self._waiting.append(one)
-            self._size += one.outgoing.size
+            self._size += one.size
             if not self._is_running:
                 self._is_running = True
                 threading.Thread(target=self._work, name=self._name, daemon=True).start()
@@ -115,33 +109,32 @@ class ThreadLane:
                     self._changed.wait_for(lambda: self._hurries or self._size >= self._batch_bytes, self._linger)
                 self._hurries = False
                 taken, self._waiting, self._size = self._waiting, [], 0
-            taken = [one for one in taken if one.future.set_running_or_notify_cancel()]
-            if not taken:
-                continue
+            claimed = [one for one in taken if one.future.set_running_or_notify_cancel()]
+            if len(claimed) < len(taken):
+                self._on_done([one for one in taken if one.future.cancelled()], None)
             try:
-                run(deliver_all(self._core, taken, self._batch_bytes))
+                run(deliver_all(self._core, claimed, self._batch_bytes, self._on_done))
             except BaseException as error:  # noqa: BLE001 - whoever waits must be told
-                for one in taken:
-                    if not one.future.done():
-                        one.future.set_exception(error)
+                fail_rest(claimed, error, self._on_done)
 
 
 class TaskLane:
     """Sends what waits for one topic, in a task that lives while there is something to do."""
 
-    def __init__(self, core: SendCore, linger: float, batch_bytes: int) -> None:
+    def __init__(self, core: SendCore, linger: float, batch_bytes: int, on_done: OnDone) -> None:
         self._core = core
         self._linger = linger
         self._batch_bytes = batch_bytes
-        self._waiting: list[Pending] = []
+        self._on_done = on_done
+        self._waiting: list[Outgoing] = []
         self._size = 0
         self._hurry = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
-    def put(self, one: Pending) -> None:
+    def put(self, one: Outgoing) -> None:
         """Have a message sent."""
         self._waiting.append(one)
-        self._size += one.outgoing.size
+        self._size += one.size
         if self._size >= self._batch_bytes:
             self._hurry.set()
         if self._task is None or self._task.done():
@@ -161,15 +154,48 @@ class TaskLane:
                     pass
                 self._hurry.clear()
             taken, self._waiting, self._size = self._waiting, [], 0
-            taken = [one for one in taken if not one.future.done()]
+            waiting = [one for one in taken if not one.future.done()]
+            if len(waiting) < len(taken):
+                self._on_done([one for one in taken if one.future.done()], None)
+            for one in waiting:  # who cancels from here on is not told, but does not disturb the others
+                one.future = Told(one.future)
             try:
-                await deliver_all(self._core, taken, self._batch_bytes) if taken else None
+                await deliver_all(self._core, waiting, self._batch_bytes, self._on_done)
             except BaseException as error:
-                for one in taken:
-                    if not one.future.done():
-                        one.future.set_exception(error)
+                fail_rest(waiting, error, self._on_done)
                 if not isinstance(error, Exception):
                     raise
+
+
+class Told:
+    """An asyncio future that may have been cancelled meanwhile."""
+
+    __slots__ = ("_future",)
+
+    def __init__(self, future: asyncio.Future[Sent]) -> None:
+        self._future = future
+
+    def done(self) -> bool:
+        """Return whether it needs no answer."""
+        return self._future.done()
+
+    def set_result(self, sent: Sent) -> None:
+        """Tell where the message is."""
+        if not self._future.done():
+            self._future.set_result(sent)
+
+    def set_exception(self, error: BaseException) -> None:
+        """Tell what went wrong."""
+        if not self._future.done():
+            self._future.set_exception(error)
+
+
+def fail_rest(taken: list[Outgoing], error: BaseException, on_done: OnDone) -> None:
+    """Tell those that know nothing yet what went wrong."""
+    rest = [one for one in taken if not one.future.done()]
+    for one in rest:
+        one.future.set_exception(error)
+    on_done(rest, error)
 
 
 class Buffer:
@@ -184,7 +210,8 @@ class Buffer:
         self.first_error: BaseException | None = None
         self._era = 0
         self._counts = {0: 0}
-        self._freed = threading.Condition(threading.Lock())
+        self._lock = threading.Lock()
+        self._freed = threading.Condition(self._lock)
         self._waiters = 0
 
     @property
@@ -197,7 +224,7 @@ class Buffer:
 
         One that never would fits into an empty buffer.
         """
-        with self._freed:
+        with self._lock:
             return self._take(size)
 
     def take_within(self, size: int, timeout: float) -> int | None:
@@ -211,11 +238,12 @@ class Buffer:
         self._counts[self._era] += 1
         return self._era
 
-    def free(self, size: int, era: int, error: BaseException | None) -> None:
-        """Count a message out."""
-        with self._freed:
-            self.size -= size
-            self._counts[era] -= 1
+    def free(self, done: list[Outgoing], error: BaseException | None) -> None:
+        """Count messages out."""
+        with self._lock:
+            for one in done:
+                self.size -= one.size
+                self._counts[one.era] -= 1
             if error is not None and self.first_error is None:
                 self.first_error = error
             if self._waiters:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-import functools
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
@@ -14,7 +13,7 @@ from typing import Self
 from litemq.client._message_cy import Message
 from litemq.client._sends_cy import Sent
 from litemq.client.hooks import Hooks
-from litemq.client.lanes import Buffer, Pending, ThreadLane
+from litemq.client.lanes import Buffer, ThreadLane
 from litemq.client.net import BlockingNet, LoopNet, LoopThread
 from litemq.client.producing import (
     BATCH_BYTES,
@@ -22,7 +21,6 @@ from litemq.client.producing import (
     GROUP,
     Producing,
     close,
-    error_of,
     make_breaker,
     message_of,
     send_batch,
@@ -31,6 +29,7 @@ from litemq.client.queue_choice import QueueChoice
 from litemq.client.requests import Requester, make_net
 from litemq.client.running import run
 from litemq.client.sending import Compression, SendSettings
+from litemq.client.sent_future import SentFuture
 from litemq.client.values import seconds
 from litemq.errors import BufferFull
 from litemq.features.breaker import Breaker
@@ -155,13 +154,14 @@ class Producer:
                 f"{self._buffer.size} bytes of {self._buffer.count} messages wait to be sent (buffer_bytes "
                 f"{self._buffer.limit}); wait for their futures, or send less"
             )
-        future: concurrent.futures.Future[Sent] = concurrent.futures.Future()
-        future.add_done_callback(functools.partial(self._buffer_free, size, era))
+        outgoing.future = future = SentFuture()
+        outgoing.deadline = deadline
+        outgoing.era = era
         lane = self._lanes.get(message.topic)
         if lane is None:
-            lane = ThreadLane(self._shared.core, message.topic, self._linger, self._batch_bytes)
+            lane = ThreadLane(self._shared.core, message.topic, self._linger, self._batch_bytes, self._buffer.free)
             lane = self._lanes.setdefault(message.topic, lane)
-        lane.put(Pending(outgoing, future, deadline))
+        lane.put(outgoing)
         return future
 
     def send_batch(self, messages: Iterable[Message], *, timeout: float | timedelta | None = None) -> list[Sent]:
@@ -250,9 +250,6 @@ class Producer:
     def _hurry(self) -> None:
         for lane in list(self._lanes.values()):
             lane.hurry()
-
-    def _buffer_free(self, size: int, era: int, done: concurrent.futures.Future[Sent]) -> None:
-        self._buffer.free(size, era, error_of(done))
 
     def close(self) -> None:
         """Flush, then close the connections; a closed producer stays closed.

@@ -5,16 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
-from typing import Any, Final
+from typing import Final
 
 from litemq.client._message_cy import Message
-from litemq.client._sends_cy import Outgoing, Sent
+from litemq.client._sends_cy import Outgoing, Sent, plain_batch, split_batches
 from litemq.client.hooks import Hooks
 from litemq.client.net import Net
 from litemq.client.queue_choice import Chooser, QueueChoice
 from litemq.client.requests import Requester
 from litemq.client.routes import Routes, name_servers
-from litemq.client.sending import MAX_BATCH, SendCore, SendSettings, prepare, split_batches
+from litemq.client.sending import MAX_BATCH, SendCore, SendSettings, prepare
 from litemq.client.values import seconds
 from litemq.errors import Closed, InvalidRequest
 from litemq.features.breaker import Breaker
@@ -68,7 +68,15 @@ class Producing:
 
     def batches(self, messages: Iterable[Message], batch_bytes: int) -> list[list[Outgoing]]:
         """Return the requests that a batch takes."""
-        outgoing = [self.outgoing(message) for message in messages]
+        given = messages if isinstance(messages, list) else list(messages)
+        if self.settings.compression is None and not self.is_closed:
+            found = plain_batch(given)
+            if found is not None:
+                outgoing, size = found
+                if outgoing:
+                    self.core.check_topic(outgoing[0].message.topic)
+                return [outgoing] if 0 < size <= batch_bytes else split_batches(outgoing, batch_bytes)
+        outgoing = [self.outgoing(message) for message in given]
         topics = {one.message.topic for one in outgoing}
         if len(topics) > 1:
             raise InvalidRequest(f"a batch goes to one topic, not to {', '.join(sorted(topics))}; send one for each")
@@ -78,7 +86,7 @@ class Producing:
         if any(one.sys_flag for one in outgoing):  # a batch's entries cannot say that they are compressed
             for one in outgoing:
                 one.sys_flag, one.body = 0, one.message.body
-        return split_batches(outgoing, min(batch_bytes, MAX_BATCH))
+        return split_batches(outgoing, batch_bytes)
 
 
 def message_of(
@@ -109,11 +117,6 @@ async def send_batch(shared: Producing, messages: Iterable[Message], deadline: f
     for batch in batches:
         found += await shared.core.deliver(batch, deadline, queue)
     return found
-
-
-def error_of(future: Any) -> BaseException | None:  # noqa: ANN401 - of either kind
-    """Return why a future failed."""
-    return None if future.cancelled() else future.exception()
 
 
 async def close(requester: Requester, net: Net) -> None:

@@ -298,20 +298,5 @@ def _explained(error: LiteMQError) -> LiteMQError:
     return error
 
 
-def split_batches(outgoing: list[Outgoing], limit: int) -> list[list[Outgoing]]:
-    """Return neighbours that fit into one request together; what is compressed travels alone."""
-    batches: list[list[Outgoing]] = []
-    size = 0
-    for one in outgoing:
-        alone = one.sys_flag != 0
-        if not batches or alone or batches[-1][0].sys_flag or size + one.size > limit or len(batches[-1]) >= 4096:
-            batches.append([one])
-            size = one.size
-        else:
-            batches[-1].append(one)
-            size += one.size
-    return batches
-
-
 MAX_BATCH: Final = MAX_BATCH_SIZE - 4096
 """Bytes of the messages of one request."""

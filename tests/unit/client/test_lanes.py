@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -12,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from litemq.client._message_cy import Message
-from litemq.client._sends_cy import Outgoing, Sent
-from litemq.client.lanes import Buffer, Pending, TaskLane, deliver_all
+from litemq.client._sends_cy import Outgoing, Sent, split_batches
+from litemq.client.lanes import Buffer, TaskLane, deliver_all
 from litemq.client.queue_choice import Chooser
 from litemq.client.routes import RouteQueue
 from litemq.client.running import run
-from litemq.client.sending import MAX_BATCH, split_batches
+from litemq.client.sending import MAX_BATCH
 from litemq.errors import InvalidRequest, Unavailable
 
 QUEUE = RouteQueue("t", "b", 0)
@@ -59,8 +58,10 @@ class Core:
         return [Sent(one.message_id, "t", "b", 0, first + n) for n, one in enumerate(outgoing)]
 
 
-def pending(bodies: Sequence[bytes], key: str | None = None) -> list[Pending]:
-    return [Pending(Outgoing(Message("t", body, sharding_key=key)), Future(), 0.0) for body in bodies]
+def pending(body: bytes, key: str | None = None) -> Outgoing:
+    one = Outgoing(Message("t", body, sharding_key=key))
+    one.future = Future()
+    return one
 
 
 @given(
@@ -74,11 +75,13 @@ def test_everybody_is_told_once_and_the_truth(
 ) -> None:
     core: Any = Core(how)
     core.is_away = is_away
-    waiting = [one for body, key in messages for one in pending([body], key)]
-    run(deliver_all(core, waiting, batch_bytes))
+    waiting = [pending(body, key) for body, key in messages]
+    done: list[Outgoing] = []
+    run(deliver_all(core, waiting, batch_bytes, lambda those, _error: done.extend(those)))
+    assert sorted(map(id, done)) == sorted(map(id, waiting))
     for one in waiting:
         (told,) = one.future.told
-        body = one.outgoing.message.body
+        body = one.message.body
         if is_away:
             assert isinstance(told, Unavailable)
         elif body == b"x":
@@ -86,14 +89,14 @@ def test_everybody_is_told_once_and_the_truth(
         else:
             assert isinstance(told, Sent)
             assert core.stored[told.queue_offset] == body
-            assert told.message_id == one.outgoing.message_id
+            assert told.message_id == one.message_id
     if not is_away:
         assert len(core.stored) == sum(body != b"x" for body, _ in messages)
     for key in ("k", "l"):  # order holds for each key
         offsets = [
             one.future.told[0].queue_offset
             for one in waiting
-            if one.outgoing.message.sharding_key == key and isinstance(one.future.told[0], Sent)
+            if one.message.sharding_key == key and isinstance(one.future.told[0], Sent)
         ]
         assert offsets == sorted(offsets)
 
@@ -124,33 +127,35 @@ def test_no_request_is_larger_than_a_frame() -> None:
 def test_the_buffer_counts_right(steps: list[int | str | None]) -> None:
     """Numbers are accepted, None answers the oldest, ``flush`` ends an era."""
     buffer = Buffer(1000)
-    waiting: list[tuple[int, int]] = []
+    waiting: list[Outgoing] = []
     ended: list[int] = []
     for step in steps:
         if step == "flush":
             ended.append(buffer.end_era())
         elif step is None:
             if waiting:
-                buffer.free(*waiting.pop(0), None)
+                buffer.free([waiting.pop(0)], None)
         elif isinstance(step, int):
-            era = buffer.take(step)
-            fits = not waiting or sum(size for size, _ in waiting) + step <= 1000
+            one = Outgoing(Message("t", bytes(step)))
+            era = buffer.take(one.size)
+            fits = not waiting or sum(each.size for each in waiting) + one.size <= 1000
             assert (era is not None) == fits
             if era is not None:
-                waiting.append((step, era))
-        assert buffer.size == sum(size for size, _ in waiting)
+                one.era = era
+                waiting.append(one)
+        assert buffer.size == sum(each.size for each in waiting)
         assert buffer.count == len(waiting)
         for last in ended:
-            assert buffer.left(last) == sum(1 for _, one in waiting if one <= last)
+            assert buffer.left(last) == sum(1 for each in waiting if each.era <= last)
 
 
 def test_the_first_error_is_told_once() -> None:
-    buffer = Buffer(10)
+    buffer = Buffer(1000)
     first, second = ValueError("1"), ValueError("2")
     for error in (first, second):
-        era = buffer.take(1)
-        assert era is not None
-        buffer.free(1, era, error)
+        one = Outgoing(Message("t", b""))
+        assert buffer.take(one.size) == 0
+        buffer.free([one], error)
     assert buffer.take_error() is first
     assert buffer.take_error() is None
 
@@ -159,13 +164,15 @@ def test_the_first_error_is_told_once() -> None:
 def test_a_full_batch_does_not_linger(linger: float) -> None:
     async def test() -> list[list[bytes]]:
         core: Any = Core()
-        lane = TaskLane(core, linger, 500)
-        loop = asyncio.get_running_loop()
-        waiting = [Pending(Outgoing(Message("t", bytes(100))), loop.create_future(), 0.0) for _ in range(4)]
-        for one in waiting:
+        lane = TaskLane(core, linger, 500, lambda _done, _error: None)
+        futures: list[asyncio.Future[Sent]] = []
+        for _ in range(4):
+            one = Outgoing(Message("t", bytes(100)))
+            one.future = asyncio.get_running_loop().create_future()
+            futures.append(one.future)
             lane.put(one)
         async with asyncio.timeout(10):
-            await asyncio.gather(*(one.future for one in waiting))
+            await asyncio.gather(*futures)
         requests: list[list[bytes]] = core.requests
         return requests
 
