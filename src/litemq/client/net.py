@@ -20,7 +20,7 @@ from litemq.wire.remoting.codes import FLAG_ONEWAY, MAX_FRAME_SIZE
 from litemq.wire.remoting.command import Request, Response, decode, encode_request
 from litemq.wire.remoting.connection import Handlers
 
-_CONNECT_S = 3.0
+_CONNECT_S = 2.5
 _NO_HANDLERS: Handlers = {}
 _STALE_S = 1.0
 """A connection that was not used for so long is looked at before it is used: its server may have gone."""

@@ -97,12 +97,14 @@ class Routes:
         """
         failed: LiteMQError | None = None
         end = self._net.now() + min(self._timeout if timeout is None else timeout, ASKED_S)
-        for number, server in enumerate(list(self._servers)):
+        servers = list(self._servers)
+        for number, server in enumerate(servers):
             left = end - self._net.now()
             if number and left <= 0:
                 break
+            share = left / (len(servers) - number)  # a silent one leaves time for the others
             try:
-                answer = await self._net.call(server, Request(code, dict(ext or {})), max(left, 0.01))
+                answer = await self._net.call(server, Request(code, dict(ext or {})), max(share, 0.01))
             except (NoAnswer, OutcomeUnknown, BadFrame) as error:
                 failed = error
                 continue

@@ -258,6 +258,18 @@ def test_a_server_that_does_not_answer_is_told_in_time() -> None:
         assert time.monotonic() - began < 3
 
 
+def test_a_silent_name_server_leaves_time_for_the_next(server: Broker) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        with Producer([address, server.nameservers]) as producer:
+            began = time.monotonic()
+            producer.send("t", b"")
+            assert time.monotonic() - began < 2.5
+            began = time.monotonic()
+            producer.send("another", b"")
+            assert time.monotonic() - began < 1, "the one that answered is asked first now"
+
+
 def test_a_server_that_speaks_something_else_is_named() -> None:
     with socket.create_server(("127.0.0.1", 0)) as web:
         address = f"127.0.0.1:{web.getsockname()[1]}"
