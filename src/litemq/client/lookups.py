@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -92,9 +93,17 @@ class Lookups:
         return {name: members[min(members, key=int)] for name, members in named.items() if members}
 
     async def topics(self) -> list[str]:
-        """Return every topic of the cluster: applications' first, then retries, then dead letters."""
+        """Return every topic of the cluster: applications' first, then retries, then dead letters.
+
+        Brokers are asked, too: name servers learn of a topic a moment after its first message made it.
+        """
         found = json_object(check(await self.routes.ask(Ask.GET_ALL_TOPIC_LIST_FROM_NAMESERVER), "the name server"))
-        return sorted(found.get("topicList") or (), key=lambda name: (name[:1] == "%", name[:2] == "%D", name))
+        names = set(found.get("topicList") or ())
+        for address in (await self.brokers()).values():
+            with suppress(NoAnswer, OutcomeUnknown):  # what it had, the name server has told
+                table = json_object(await self.have(address, Ask.GET_ALL_TOPIC_CONFIG))
+                names.update(table.get("topicConfigTable") or ())
+        return sorted(names, key=lambda name: (name[:1] == "%", name[:2] == "%D", name))
 
     async def places(self, topic: str) -> list[Place]:
         """Return the queues of a topic that can be read, with where each begins and ends now.

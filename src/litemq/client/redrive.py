@@ -19,7 +19,8 @@ from typing import Final, Literal
 from litemq.client.answers import check
 from litemq.client.dead_letters import DeadLetter, DeadLetters, Progress, Wanted
 from litemq.client.lookups import Lookups, Place, or_latest
-from litemq.errors import InvalidRequest, LiteMQError, Unavailable, UnknownGroup
+from litemq.client.routes import RouteQueue
+from litemq.errors import InvalidRequest, LiteMQError, Unavailable, UnknownGroup, UnknownTopic
 from litemq.features.dead_letter import dead_letter_topic
 from litemq.features.retry import ORIGIN_MESSAGE_ID, RETRY_TOPIC, retry_topic
 from litemq.format import names, properties
@@ -238,13 +239,20 @@ class _Sender:
             return retry_topic(self._group), place.address, -1
         if not dead.origin_topic:
             raise InvalidRequest(f"dead letter {dead.message.message_id} does not say which topic it came from")
-        route = await self._lookups.routes.find(dead.origin_topic)
-        if not route.writable:
+        queues = await self._writable(dead.origin_topic)
+        if not queues:
             raise InvalidRequest(f"no broker lets anybody send to the topic {dead.origin_topic!r}")
-        same = [one for one in route.writable if one.broker == place.broker and one.queue_id == dead.origin_queue]
+        same = [one for one in queues if one[0].broker == place.broker and one[0].queue_id == dead.origin_queue]
         key = dead.message.sharding_key or dead.message.message_id
-        queue = same[0] if same else route.writable[zlib.crc32(key.encode()) % len(route.writable)]
-        return dead.origin_topic, route.addresses[queue.broker], queue.queue_id
+        queue, address = same[0] if same else queues[zlib.crc32(key.encode()) % len(queues)]
+        return dead.origin_topic, address, queue.queue_id
+
+    async def _writable(self, topic: str) -> list[tuple[RouteQueue, str]]:
+        try:
+            route = await self._lookups.routes.find(topic)
+        except UnknownTopic:  # brokers know of a topic a moment before name servers do
+            return await self._lookups.queues(topic)
+        return [(one, route.addresses[one.broker]) for one in route.writable]
 
 
 def _request(dead: DeadLetter, topic: str, queue_id: int) -> tuple[dict[str, str], bytes]:

@@ -52,6 +52,11 @@ class TestMessage:
         with pytest.raises(errors.UnknownMessage):
             run(ask.message("0A000001" + found[8:]))  # nobody outside of the cluster is asked
 
+    def test_in_a_topic_that_was_just_made(self, ask: Asking, death: Death) -> None:
+        for number in range(20):  # name servers are told of it a moment later
+            (sent,) = death.send(f"just-made-{number}", [b"x"])
+            assert run(ask.message(sent.message_id)).topic == sent.topic
+
     @pytest.mark.parametrize("text", ["nothing", "0" * 32, "7F0000010000955B00000000000029BB"])
     def test_none(self, ask: Asking, text: str) -> None:
         with pytest.raises(errors.UnknownMessage, match=f"no message '{text}' in any topic.*key=") as told:
