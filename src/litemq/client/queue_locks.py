@@ -40,7 +40,7 @@ class QueueLocks:
         self._task: asyncio.Task[None] | None = None
 
     def want(self, queues: set[RouteQueue]) -> None:
-        """Hold the locks of these queues; those of others are given back by ``release``."""
+        """Take the locks of these queues; those of others are held until ``release`` gives them back."""
         self._wanted = set(queues)
         if self._task is None:
             self._task = asyncio.create_task(self._run(), name="litemq-locks")
@@ -93,7 +93,7 @@ class QueueLocks:
     async def _ask(self) -> None:
         now = self._member.net.now()
         due: dict[str, list[RouteQueue]] = defaultdict(list)
-        for queue in self._wanted:
+        for queue in self._wanted | self._held.keys():  # of one that is being given up a message may be in hand
             if now - self._held.get(queue, -RENEW_S) >= RENEW_S:
                 with suppress(LiteMQError):
                     due[self._member.address(queue)].append(queue)

@@ -79,6 +79,12 @@ class Tenure:
         self.progress = QueueProgress(offset)
         self._on_placed(self)
 
+    def go(self, offset: int) -> None:
+        """Read from elsewhere, because somebody says so."""
+        if self.reader is not None:
+            self.reader.seek(offset)
+        self.moved(offset)
+
     # -- what is done ------------------------------------------------------------------------------
 
     def next_work(self, most: int) -> Work | None:

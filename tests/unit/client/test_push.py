@@ -236,7 +236,7 @@ def test_attempts_end_with_a_dead_letter(up: Up, topic: str, group: str) -> None
 def test_a_message_that_cannot_be_given_back_is_kept(
     up: Up, topic: str, group: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from litemq.client import consumer_requests, push
+    from litemq.client import consumer_requests, giving_back
 
     failures = Gathered()
 
@@ -247,7 +247,7 @@ def test_a_message_that_cannot_be_given_back_is_kept(
         monkeypatch.setattr(consumer_requests, "send_back", send_back)
         raise Unavailable("the broker is not well")
 
-    monkeypatch.setattr(push, "_SEND_AGAIN_S", 0.1)
+    monkeypatch.setattr(giving_back, "_SEND_AGAIN_S", 0.1)
     monkeypatch.setattr(consumer_requests, "send_back", fail)
     up.send(topic, b"one")
     got = Gathered()
