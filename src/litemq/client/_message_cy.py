@@ -33,7 +33,7 @@ OWN_PROPERTIES = frozenset(
         *("DELAY", "TRAN_MSG", "PGROUP", "REAL_TOPIC", "REAL_QID", RETRY_TOPIC, "ORIGIN_MESSAGE_ID", "MIN_OFFSET"),
         *("MAX_OFFSET", "CONSUME_START_TIME", "RECONSUME_TIME", "MAX_RECONSUME_TIMES", "MSG_TYPE", "CORRELATION_ID"),
         *("REPLY_TO_CLIENT", "TTL", "ARRIVE_TIME", "PUSH_REPLY_TIME", "POP_CK", "1ST_POP_TIME", "POP_CK_OFFSET"),
-        *("INSTANCE_ID", "UNIT_ID", "TRANSFER_FLAG", "TIMER_DELIVER_MS", "TIMER_DELAY_MS", "TIMER_DELAY_SEC"),
+        *("INSTANCE_ID", "REDRIVEN_FROM", "TRANSFER_FLAG", "TIMER_DELIVER_MS", "TIMER_DELAY_MS", "TIMER_DELAY_SEC"),
         *("TRANSACTION_CHECK_TIMES", "CHECK_IMMUNITY_TIME_IN_SECONDS", "__transactionId__", *names.INTERNAL),
     }
 )
@@ -203,12 +203,12 @@ class Message:
     @property
     def born_at(self) -> datetime:
         """When it was sent."""
-        return datetime.fromtimestamp(self.born_ms / 1000, UTC)
+        return datetime.fromtimestamp(self.born_ms / 1000.0, UTC)
 
     @property
     def stored_at(self) -> datetime:
         """When the broker stored it."""
-        return datetime.fromtimestamp(self.stored_ms / 1000, UTC)
+        return datetime.fromtimestamp(self.stored_ms / 1000.0, UTC)
 
     @property
     def attempt(self) -> int:

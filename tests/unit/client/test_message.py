@@ -124,6 +124,12 @@ def test_what_is_stored_is_decoded(
         assert only.body == body
 
 
+def test_times_are_exact(build: ModuleType) -> None:
+    (found,) = build.decode_messages(record(stored.Message(topic="t", body=b"", born_time=1_700_000_000_123)))
+    assert found.born_at.isoformat() == "2023-11-14T22:13:20.123000+00:00"
+    assert found.stored_at.isoformat() == "2023-11-14T22:13:20+00:00"
+
+
 def test_a_retry_has_the_topic_that_it_was_sent_to(build: ModuleType) -> None:
     one = stored.Message(topic="%RETRY%g", body=b"", properties={"RETRY_TOPIC": "orders"}, reconsume_times=2)
     (found,) = build.decode_messages(record(one))
