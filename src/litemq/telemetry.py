@@ -43,8 +43,8 @@ class OpenTelemetryHooks:
             from opentelemetry import propagate, trace
         except ModuleNotFoundError as error:
             raise InvalidRequest("OpenTelemetry is not installed; install it: pip install opentelemetry-api") from error
-        self._propagate = propagate
-        self._trace = trace
+        self._propagate: Any = propagate
+        self._trace: Any = trace
         self._tracer = tracer or trace.get_tracer("litemq")
 
     @contextmanager
