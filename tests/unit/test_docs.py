@@ -34,6 +34,16 @@ ROOT = Path(__file__).resolve().parents[2]
 MARKS = {"run", "run broker", "run broker until ctrl-c"}
 PAGES = sorted([*ROOT.glob("docs/how-to/*.md"), *ROOT.glob("docs/tutorial/*.md")])
 LIMIT_S = 60.0
+RUN = """
+import builtins, sys, threading
+lock, print_plain = threading.Lock(), print
+def print_line(*args, **kwargs):
+    with lock:
+        print_plain(*args, **{"flush": True, **kwargs})
+builtins.print = print_line
+exec(compile(sys.stdin.read(), "<page>", "exec"), {"__name__": "__main__"})
+"""
+"""Prints appear at once, as on a terminal, and those of several threads do not run into each other."""
 _FENCE = re.compile(r"^```(?P<info>[^\n]*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -103,9 +113,9 @@ def run(
 
     What it started in the background ends with it, also when a command in the middle fails.
     """
-    command = [sys.executable, "-"] if language == "python" else ["bash", "-euo", "pipefail", "-s"]
+    command = [sys.executable, "-c", RUN] if language == "python" else ["bash", "-euo", "pipefail", "-s"]
     here = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    fixed = {"PATH": here, "TZ": "UTC", "LC_ALL": "C.UTF-8", "PYTHONUNBUFFERED": "1"}
+    fixed = {"PATH": here, "TZ": "UTC", "LC_ALL": "C.UTF-8", "HOME": str(where)}
     with subprocess.Popen(
         command,
         cwd=where,
