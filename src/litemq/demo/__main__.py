@@ -7,7 +7,6 @@ Nothing is left behind, neither a process nor a file, also when the demo is inte
 from __future__ import annotations
 
 import argparse
-import asyncio
 import signal
 import sys
 import tempfile
@@ -43,7 +42,9 @@ def run(messages: int, steps: Sequence[Step] = STEPS) -> int:
     rows.append(("all", f"{messages:,} messages", f"{time.perf_counter() - started:.1f}", "OK" if is_ok else "FAILED"))
     screen.table(rows)
     if is_ok:
-        screen.note("the same with RocketMQ's clients: docs/how-to/use-java-client.md, docs/how-to/use-go-client.md")
+        screen.note(
+            "your own: docs/tutorial/first-message.md, examples/python; from Java and Go: docs/how-to/README.md"
+        )
     return 0 if is_ok else 1
 
 
@@ -103,10 +104,10 @@ def _run_child(arguments: Sequence[str]) -> int:
     try:
         if kind == "producer":
             first, until = others
-            asyncio.run(traffic.produce(name_server, int(first), int(until)))
+            traffic.produce(name_server, int(first), int(until))
         else:
             group, wanted, until = others
-            asyncio.run(traffic.consume(name_server, group, wanted, int(until)))
+            traffic.consume(name_server, group, wanted, int(until))
     except BrokenPipeError:  # the demo is gone: nobody is told anything any more
         output.forget_stdout()
         return 1

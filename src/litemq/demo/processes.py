@@ -63,6 +63,11 @@ class Child:
         """Return whether it has not ended yet."""
         return self._process.poll() is None
 
+    def check_so_far(self) -> None:
+        """Raise if it has ended badly."""
+        if self._process.poll():
+            self.check()
+
     def check(self) -> None:
         """Wait until it has said its last word; raise unless it ended well."""
         status = self._process.wait(_STOP_S)

@@ -5,31 +5,29 @@ The store that is searched and converted at the end is the one that the broker w
 
 from __future__ import annotations
 
-import asyncio
 import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
+import litemq
+from litemq.client.dead_letters import DeadLetter
 from litemq.demo import orders
-from litemq.demo.client import DemoClient
 from litemq.demo.processes import SETTINGS, Child, Failed, Up
 from litemq.demo.screen import Screen
-from litemq.types import Record
-
-T = TypeVar("T")
 
 _LIMIT_S: Final = 300.0
 _LOOK_S: Final = 0.02
 _BATCH: Final = 100
 _GROUP: Final = "billing"
-_MAX_RETRIES: Final = 2
-_SECOND: Final = 1
-"""The delay level of one second; left to the broker, the first retry comes after ten."""
+_BOOKS: Final = "bookkeeping"
+_ATTEMPTS: Final = 3
+_LARGE: Final = 9_000
 
 
 @dataclass
@@ -104,10 +102,9 @@ def start_up(demo: Demo) -> str:
         "RocketMQ's own clients can do all that follows: rocketmq-client (Java), rocketmq-client-go/v2 (Go)"
     )
 
-    async def make_topic(client: DemoClient) -> None:
-        await client.create_topic(orders.TOPIC, orders.QUEUES)
-
-    _talk(demo, "demo", make_topic)
+    with litemq.Admin(up.name_server) as admin:
+        for topic, queues in ((orders.TOPIC, orders.QUEUES), ("prices", 1), ("invoices", 1), ("payments", 1)):
+            admin.create_topic(topic, queues)
     return f"ready after {up.ready_ms:.0f} ms"
 
 
@@ -133,21 +130,53 @@ def filter_by_tag(demo: Demo) -> str:
     return f"{wanted:,} of {half:,} messages passed the filter paid || shipped, and no other"
 
 
+def filter_by_property(demo: Demo) -> str:
+    """Read the same messages once more, by an expression over their properties."""
+    half = demo.messages // 2
+    expected = sum(orders.amount_of(number) >= _LARGE for number in range(half))
+    expression = f"amount >= {_LARGE}"
+    demo.screen.note(f'litemq.PullConsumer().subscribe("{orders.TOPIC}", litemq.Sql("{expression}"))')
+    found = _read(demo, orders.TOPIC, litemq.Sql(expression), expected)
+    if len(found) != expected or any(int(message.properties["amount"]) < _LARGE for message in found):
+        raise Failed(f"{len(found):,} messages passed the filter where {expected:,} should")
+    return f"{expected:,} of {half:,} messages passed the filter {expression}"
+
+
+def broadcast(demo: Demo) -> str:
+    """Send to all consumers of a group."""
+    got: dict[str, list[str]] = {name: [] for name in ("shop-1", "shop-2", "shop-3")}
+    prices = [f"price {number}" for number in range(5)]
+    demo.screen.note(f'{len(got)} × litemq.PushConsumer("shops", {{"prices": "*"}}, handle, broadcast=True)')
+    with ExitStack() as stack:
+        for name, heard in got.items():
+            consumer = litemq.PushConsumer(
+                "shops",
+                {"prices": "*"},
+                lambda message, heard=heard: heard.append(message.text()),
+                nameservers=demo.up.name_server,
+                broadcast=True,
+                start="first",
+                instance=name,
+                offset_dir=demo.directory / "offsets",
+            )
+            stack.enter_context(consumer)
+        with litemq.Producer(demo.up.name_server) as producer:
+            for price in prices:
+                producer.send("prices", price.encode())
+        _wait(lambda: all(len(heard) >= len(prices) for heard in got.values()))
+    if any(sorted(heard) != prices for heard in got.values()):
+        raise Failed(f"the consumers got {got}")
+    return f"{len(prices)} messages, each consumed by all of {len(got)} consumers of one group"
+
+
 def send_batch(demo: Demo) -> str:
     """Send many messages with one request, and read them back."""
-
-    async def batch(client: DemoClient) -> list[Record]:
-        await client.create_topic("invoices", 1)
-        messages = [(b"invoice %d" % n, {"UNIQ_KEY": f"invoice-{n}"}) for n in range(_BATCH)]
-        await client.send_batch("invoices", 0, messages)
-        found: list[Record] = []
-        while len(found) < _BATCH:
-            more, _ = await client.pull("invoices", 0, len(found))
-            found += more
-        return found
-
-    found = _talk(demo, "archive", batch)
-    if [message.body for message in found] != [b"invoice %d" % n for n in range(_BATCH)]:
+    bodies = [b"invoice %d" % number for number in range(_BATCH)]
+    demo.screen.note(f"producer.send_batch([… {_BATCH} messages …])")
+    with litemq.Producer(demo.up.name_server) as producer:
+        producer.send_batch([litemq.Message("invoices", body) for body in bodies])
+    found = _read(demo, "invoices", litemq.Tags("*"), _BATCH)
+    if [message.body for message in found] != bodies:
         raise Failed("the messages of the batch came back otherwise")
     return f"{_BATCH} messages with one request, consumed in order"
 
@@ -155,26 +184,42 @@ def send_batch(demo: Demo) -> str:
 def retry_and_bury(demo: Demo) -> str:
     """Fail at a message until it becomes a dead letter."""
 
-    async def fail(client: DemoClient) -> Record:
-        await client.create_topic("payments", 1)
-        await client.heartbeat("payments", "*")
-        await client.send("payments", 0, b"a payment that nobody can book", {"UNIQ_KEY": "payment-1"})
-        (failed,), _ = await client.pull("payments", 0, 0)
-        for times in range(_MAX_RETRIES + 1):
-            demo.screen.note(f"consumed {times + 1}×, the consumer fails, and sends it back")
-            await client.send_back(
-                failed, delay_level=_SECOND, max_times=_MAX_RETRIES, error="ValueError: no such account"
-            )
-            if times < _MAX_RETRIES:
-                failed = await _next(client, f"%RETRY%{client.group}", times)
-        return await _next(client, f"%DLQ%{client.group}", 0)
+    def fail(message: litemq.Message) -> None:
+        demo.screen.note(f"attempt {message.attempt} at {message.text()!r}: raise litemq.Retry(delay=1)")
+        raise litemq.Retry("no such account", delay=1)
 
-    found = _talk(demo, "bookkeeping", fail).properties
-    for name in ("DLQ_REASON", "DLQ_ERROR", "DLQ_ORIGIN_TOPIC", "DLQ_RETRY_COUNT"):
-        demo.screen.note(f"{name} = {found.get(name)}")
-    if (found.get("DLQ_REASON"), found.get("DLQ_ORIGIN_TOPIC")) != ("max_retry", "payments"):
-        raise Failed(f"the dead letter says {found}")
-    return f"retried {_MAX_RETRIES}× a second later each, then a dead letter that says why"
+    with (
+        litemq.Producer(demo.up.name_server) as producer,
+        litemq.Admin(demo.up.name_server) as admin,
+        litemq.PushConsumer(
+            _BOOKS, {"payments": "*"}, fail, nameservers=demo.up.name_server, start="first", max_attempts=_ATTEMPTS
+        ),
+    ):
+        producer.send("payments", b"a payment that nobody can book", keys="payment-1")
+        _wait(lambda: bool(_dead_letters(admin)))
+        (letter,) = _dead_letters(admin)
+    demo.screen.note("$ litemq dlq show bookkeeping")
+    for name in ("reason", "error", "origin_topic", "retry_count"):
+        demo.screen.note(f"  {name} = {getattr(letter, name)}")
+    if (letter.reason, letter.origin_topic) != ("max_retry", "payments"):
+        raise Failed(f"the dead letter says {letter}")
+    return f"tried {_ATTEMPTS}×, a second or more between, then a dead letter that says why"
+
+
+def redrive(demo: Demo) -> str:
+    """Send the dead letter once more, now that the cause is mended."""
+    booked: list[litemq.Message] = []
+    with (
+        litemq.PushConsumer(_BOOKS, {"payments": "*"}, booked.append, nameservers=demo.up.name_server),
+        litemq.Admin(demo.up.name_server) as admin,
+    ):
+        demo.screen.note("$ litemq dlq redrive bookkeeping")
+        sent = admin.redrive(_BOOKS).sent
+        _wait(lambda: len(booked) >= 1)
+        again = admin.redrive(_BOOKS).sent
+    if (sent, again, [message.text() for message in booked]) != (1, 0, ["a payment that nobody can book"]):
+        raise Failed(f"redrove {sent}, then {again}; booked {booked}")
+    return f"booked at attempt {booked[0].attempt} of its new life; a second redrive sends nothing twice"
 
 
 def survive_kill(demo: Demo) -> str:
@@ -197,8 +242,8 @@ def survive_kill(demo: Demo) -> str:
         raise Failed("the producer ended before the broker could be killed")
     check_consumer(consumer, demo.messages, may_repeat=True)
     return (
-        f"all {demo.messages:,} messages consumed, in order; {producer.said['unanswered']} had no answer yet and were "
-        f"sent again, {consumer.said['twice']} of them came twice"
+        f"all {demo.messages:,} messages consumed, in order; the SDK rode through, {producer.said['unanswered']} sends "
+        f"were repeated by hand, {consumer.said['twice']} messages came twice"
     )
 
 
@@ -216,7 +261,7 @@ def search(demo: Demo) -> str:
     """Find a message in the broker's store by its key."""
     number = demo.messages * 5 // 8
     found = demo.litemq("query", demo.store, "--key", orders.key_of(number))
-    if {record["message_id"] for record in found} != {orders.properties_of(number)["UNIQ_KEY"]}:
+    if not found or any(record["keys"] != [orders.key_of(number)] for record in found):
         raise Failed(f"{len(found)} messages came back for one key")
     return f"{orders.key_of(number)}: message {found[0]['message_id']}, tag {orders.tag_of(number)}"
 
@@ -248,8 +293,11 @@ STEPS: Final = (
     Step("start a broker", start_up),
     Step("send and consume", send_and_consume),
     Step("filter by tag", filter_by_tag),
+    Step("filter by property", filter_by_property),
+    Step("broadcast", broadcast),
     Step("send a batch", send_batch),
     Step("retry, dead letter", retry_and_bury),
+    Step("redrive", redrive),
     Step("kill -9 the broker", survive_kill),
     Step("stop", stop),
     Step("search the store", search),
@@ -260,22 +308,32 @@ STEPS: Final = (
 # -- what steps use -----------------------------------------------------------------------------------------------
 
 
-def _talk(demo: Demo, group: str, what: Callable[[DemoClient], Coroutine[object, object, T]]) -> T:
-    """Let this process be a client."""
+def _wait(is_done: Callable[[], bool]) -> None:
+    """Wait until something has become true."""
+    deadline = time.monotonic() + _LIMIT_S
+    while not is_done():
+        if time.monotonic() > deadline:
+            raise Failed(f"not done within {_LIMIT_S:.0f} s")
+        time.sleep(_LOOK_S)
 
-    async def talk() -> T:
-        async with asyncio.timeout(_LIMIT_S), DemoClient(demo.up.name_server, group) as client:
-            return await what(client)
 
-    return asyncio.run(talk())
+def _read(demo: Demo, topic: str, wanted: litemq.Tags | litemq.Sql, count: int) -> list[litemq.Message]:
+    """Read so many messages of a topic from its start, in no group."""
+    found: list[litemq.Message] = []
+
+    def poll() -> bool:
+        found.extend(consumer.poll(max_messages=500))
+        return len(found) >= count
+
+    with litemq.PullConsumer(nameservers=demo.up.name_server) as consumer:
+        consumer.subscribe(topic, wanted)
+        _wait(poll)
+    return found
 
 
-async def _next(client: DemoClient, topic: str, offset: int) -> Record:
-    """Wait for the message at an offset of a topic with one queue."""
-    while True:
-        found, _ = await client.pull(topic, 0, offset)
-        if found:
-            return found[0]
+def _dead_letters(admin: litemq.Admin) -> list[DeadLetter]:
+    """Return the dead letters of the step; none before the group has died of one."""
+    return admin.dead_letters(topic="payments")
 
 
 def _watch(demo: Demo, *children: Child, at: int = 0, then: Callable[[], None] | None = None) -> None:
@@ -283,6 +341,8 @@ def _watch(demo: Demo, *children: Child, at: int = 0, then: Callable[[], None] |
     deadline = time.monotonic() + _LIMIT_S
     shown = time.monotonic()
     while any(child.is_running for child in children):
+        for child in children:
+            child.check_so_far()
         if then is not None and children[0].said.get("acknowledged", 0) >= at:
             then()
             then = None
