@@ -11,10 +11,13 @@ from pathlib import Path
 
 import pytest
 from tests.clients import scenarios, servers
-from tests.clients.interop import Peer
+from tests.clients.interop import Inbox, Peer, PythonConsumer, make_topic
 from tests.clients.rocketmq import Driver, Missing, RealBroker, Sizes, Toolbox
 from tests.clients.scenarios import Run
 from tests.clients.servers import Server
+
+from litemq.client.producer import Producer
+from litemq.client.push import PushConsumer
 
 pytest.register_assert_rewrite("tests.clients.picture")
 
@@ -139,6 +142,38 @@ def peer(request: pytest.FixtureRequest) -> Peer:
     """Each of the other clients, one after the other."""
     found: Peer = request.getfixturevalue(f"{request.param}_peer")
     return found
+
+
+@pytest.fixture
+def topic(server: Server, request: pytest.FixtureRequest) -> str:
+    """Return a topic of the test's own, with four queues."""
+    name = "".join(c if c.isalnum() else "_" for c in request.node.name)[:90]
+    topic = f"{name}_{fresh_name()}"
+    make_topic(server, topic, 4)
+    return topic
+
+
+@pytest.fixture
+def group(topic: str) -> str:
+    """Return a group of the test's own."""
+    return f"GID_{topic}"
+
+
+@pytest.fixture
+def producer(server: Server) -> Iterator[Producer]:
+    """Return Python's producer."""
+    with Producer(server.name_server, timeout=10) as made:
+        yield made
+
+
+@pytest.fixture
+def consumer(server: Server, group: str) -> PythonConsumer:
+    """Return a function that makes Python's consumers of the test's group."""
+
+    def make(topic: str, handler: Inbox, tags: str = "*", **more: object) -> PushConsumer:
+        return PushConsumer(group, {topic: tags}, handler, nameservers=server.name_server, **more)  # type: ignore[arg-type]
+
+    return make
 
 
 def fresh_name() -> str:

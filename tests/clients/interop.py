@@ -9,6 +9,7 @@ import base64
 import json
 import subprocess
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -17,9 +18,16 @@ from pathlib import Path
 from typing import Any
 
 from tests.clients.rocketmq import finish, until
+from tests.clients.servers import Server
 
 import litemq
 from litemq.client._message_cy import OWN_PROPERTIES
+from litemq.client.admin import Admin
+from litemq.client.push import PushConsumer
+from litemq.errors import Unavailable
+
+PythonConsumer = Callable[..., PushConsumer]
+"""Topic, handler, tags, and more arguments by name → a consumer of the test's group, to be started by ``with``."""
 
 Told = tuple[bytes, str | None, tuple[str, ...], dict[str, str], str | None]
 
@@ -146,7 +154,7 @@ class Peer:
         """Run a push consumer: ``tags``, ``ordered``, ``replies``, ``hashed``, ``failing`` (body → how often)."""
         self._listeners += 1
         listener = Listener(self, f"listener-{self._listeners}", topic)
-        self.call("listen", name=listener.name, topic=topic, group=group, **how)
+        listener.client_id = self.call("listen", name=listener.name, topic=topic, group=group, **how)
         yield listener
         listener.stop()
 
@@ -183,6 +191,8 @@ class Listener:
         self._topic = topic
         self._got: list[Seen] = []
         self._is_stopped = False
+        self.client_id: str | None = None
+        """Java's; Go's client does not tell it."""
 
     @property
     def got(self) -> list[Seen]:
@@ -223,7 +233,29 @@ class Inbox:
             self.reply(message)
 
 
+def make_topic(server: Server, name: str, queues: int) -> None:
+    """Create a topic; a real RocketMQ listens before it registers."""
+
+    def is_made() -> bool:
+        try:
+            admin.create_topic(name, queues)
+        except Unavailable:
+            return False
+        return True
+
+    with Admin(server.name_server) as admin:
+        until(is_made, "no broker has registered")
+
+
+def eventually(is_so: Callable[[], object], what: Callable[[], object], seconds: float = 60) -> None:
+    """Wait until something is so; ``what`` tells how it is instead."""
+    end = time.monotonic() + seconds
+    while not is_so():
+        assert time.monotonic() < end, f"not within {seconds} s: {what()}"
+        time.sleep(0.1)
+
+
 def wait_for(count: int, box: Listener | Inbox, seconds: float = 60) -> list[Any]:
     """Wait until a consumer got so many messages; return them."""
-    until(lambda: len(box.got) >= count, f"{len(box.got)} of {count} messages came: {box.got}", seconds)
+    eventually(lambda: len(box.got) >= count, lambda: f"{len(box.got)} of {count} messages came: {box.got}", seconds)
     return list(box.got)

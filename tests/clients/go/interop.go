@@ -138,7 +138,7 @@ func (i *interop) listen(ask *question) any {
 	}
 	i.listeners[ask.Name] = l
 	l.consumer = i.kit.sink(ask.Group, ask.Topic, byTag(tags), decide, consumer.WithConsumerOrder(ask.Ordered)).consumer
-	return ask.Name
+	return nil // it does not tell its client id
 }
 
 func show(m *primitive.MessageExt, isGood bool) shownMessage {
