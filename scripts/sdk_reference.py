@@ -13,11 +13,14 @@ import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import get_args, get_type_hints
 
-os.environ["LITEMQ_PURE"] = "1"  # before the package is imported
+if __name__ == "__main__":
+    os.environ["LITEMQ_PURE"] = "1"  # before the package is imported
 
 import litemq
-from litemq import testing
+from litemq import aio, telemetry, testing
+from litemq.client.hooks import Hooks
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "reference" / "sdk.md"
@@ -74,6 +77,13 @@ def page() -> str:
         for name in names:
             if name in litemq.__all__:
                 parts += of_name(f"litemq.{name}", getattr(litemq, name), "###")
+        if title == "Operating":
+            for found in returned_by(aio.Admin):
+                parts += of_name(found.__name__, found, "###")
+    parts.append("## Tracing\n")
+    parts += text_of(inspect.getdoc(telemetry) or "")
+    parts += of_name("litemq.telemetry.OpenTelemetryHooks", telemetry.OpenTelemetryHooks, "###")
+    parts += of_name("Hooks", Hooks, "###")
     parts.append("## Testing\n")
     parts += text_of(inspect.getdoc(testing) or "")
     for name in testing.__all__:
@@ -98,6 +108,28 @@ def of_name(name: str, found: object, heading: str) -> Iterator[str]:
             yield f"#### {short}.{member}\n"
             yield f"```python\n{signature(f'{short}.{member}', getattr(found, member))}\n```\n"
             yield from text_of(inspect.getdoc(getattr(found, member)) or "")
+
+
+def returned_by(kind: type) -> list[type]:
+    """Return the classes, not exported ones, of what a class's methods return and of what is in that."""
+    found: list[type] = []
+
+    def look(told: object) -> None:
+        for part in get_args(told):
+            look(part)
+        is_ours = isinstance(told, type) and told.__module__.startswith("litemq.client.")
+        if not is_ours or told in found or told in vars(litemq).values():
+            return
+        assert isinstance(told, type)
+        found.append(told)
+        for field in get_type_hints(told).values():
+            look(field)
+
+    for name in dir(kind):
+        method = getattr(kind, name)
+        if not name.startswith("_") and inspect.isfunction(method):
+            look(get_type_hints(method)["return"])
+    return sorted(found, key=lambda one: one.__name__)
 
 
 def members(kind: type) -> list[tuple[str, object]]:
@@ -162,7 +194,8 @@ def annotation(told: object) -> str:
     """Return a type as it is written in the source."""
     if told is inspect.Signature.empty:
         return ""
-    return told if isinstance(told, str) else str(getattr(told, "__name__", told))
+    text = told if isinstance(told, str) else str(getattr(told, "__name__", told))
+    return text.replace("RouteQueue", "TopicQueue")  # what it is exported as
 
 
 def text_of(text: str) -> Iterator[str]:

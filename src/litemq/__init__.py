@@ -91,7 +91,7 @@ _MODULES = {
     "litemq.store.message_store": ("MessageStore",),
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names}
-_PARTS = ("aio", "testing")
+_PARTS = ("aio", "telemetry", "testing")
 """Modules that ``import litemq`` is enough for."""
 
 

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from litemq.client._message_cy import Message
     from litemq.client.admin import AsyncAdmin as Admin
     from litemq.client.async_producer import AsyncProducer as Producer
-    from litemq.client.pull import AsyncPullConsumer as PullConsumer
-    from litemq.client.push import AsyncPushConsumer as PushConsumer
+    from litemq.client.async_pull import AsyncPullConsumer as PullConsumer
+    from litemq.client.async_push import AsyncPushConsumer as PushConsumer
     from litemq.client.subscription import TopicQueue
     from litemq.client.values import Reject, Retry, Sent, Sql, Tags
 
@@ -42,8 +42,8 @@ __all__ = [
 _HOMES = {
     "Admin": ("litemq.client.admin", "AsyncAdmin"),
     "Producer": ("litemq.client.async_producer", "AsyncProducer"),
-    "PullConsumer": ("litemq.client.pull", "AsyncPullConsumer"),
-    "PushConsumer": ("litemq.client.push", "AsyncPushConsumer"),
+    "PullConsumer": ("litemq.client.async_pull", "AsyncPullConsumer"),
+    "PushConsumer": ("litemq.client.async_push", "AsyncPushConsumer"),
 }
 """Name here → its module, and its name there; the values are taken from ``litemq``."""
 

@@ -5,7 +5,7 @@
 >>> with litemq.Producer(hooks=hooks) as producer:
 ...     sent = producer.send("orders", b"17 apples")
 >>> def handle(message):
-...     print("handled within the trace of whoever sent it")
+...     pass  # within the trace of whoever sent it
 >>> with litemq.PushConsumer("billing", {"orders": "*"}, hooks.handler(handle)) as consumer:
 ...     pass
 """

@@ -9,13 +9,15 @@ from __future__ import annotations
 import doctest
 import inspect
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 
 import pytest
+from scripts.sdk_reference import returned_by
 
 import litemq
-from litemq import aio, testing
+from litemq import aio, telemetry, testing
+from litemq.client.hooks import Hooks
 from litemq.testing import broker
 
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
@@ -32,6 +34,8 @@ class Documented:
     text: str
     needs_example: bool
     """A property or an awaited method is shown in use by what stands beside it."""
+    names: Mapping[str, object] = field(default_factory=dict)
+    """At hand in its examples, beside the exported ones."""
 
 
 def documented() -> Iterator[Documented]:
@@ -45,12 +49,18 @@ def documented() -> Iterator[Documented]:
             yield from of_object(f"litemq.aio.{name}", found, are_examples_needed=False)
     for name in testing.__all__:
         yield from of_object(f"litemq.testing.{name}", getattr(testing, name), are_examples_needed=True)
+    for found in returned_by(aio.Admin):
+        yield from of_object(f"Admin's {found.__name__}", found, are_examples_needed=False)
+    yield Documented("litemq.telemetry", inspect.getdoc(telemetry) or "", needs_example=True)
+    yield from of_object("litemq.telemetry.OpenTelemetryHooks", telemetry.OpenTelemetryHooks, are_examples_needed=True)
+    yield from of_object("Hooks", Hooks, are_examples_needed=False)
 
 
 def of_object(name: str, found: object, *, are_examples_needed: bool) -> Iterator[Documented]:
     """Yield what a name stands for and, of a class, its public methods, also those from below."""
     text = getattr(found, "__doc__", "") or ""  # not inspect.getdoc: an inherited text tells of another name
-    yield Documented(name, text, needs_example=are_examples_needed)
+    own = {found.__name__: found} if isinstance(found, type) else {}
+    yield Documented(name, text, needs_example=are_examples_needed, names=own)
     if not isinstance(found, type):
         return
     seen = set()
@@ -63,7 +73,7 @@ def of_object(name: str, found: object, *, are_examples_needed: bool) -> Iterato
             seen.add(member)
             text = inspect.getdoc(getattr(found, member)) or inspect.getdoc(value) or ""
             needs_example = are_examples_needed and not inspect.isdatadescriptor(value)
-            yield Documented(f"{name}.{member}", text, needs_example=needs_example)
+            yield Documented(f"{name}.{member}", text, needs_example=needs_example, names=own)
 
 
 def is_member(value: object) -> bool:
@@ -99,7 +109,7 @@ def test_the_examples_of_a_name_run(one: Documented) -> None:
 def failures(one: Documented) -> list[str]:
     """Run the examples of a text; return what doctest complains of."""
     test = doctest.DocTestParser().get_doctest(
-        inspect.cleandoc(one.text), {"litemq": litemq, **EXPORTS}, one.name, None, None
+        inspect.cleandoc(one.text), {"litemq": litemq, **EXPORTS, **one.names}, one.name, None, None
     )
     shown: list[str] = []
     keep: Callable[[str], object] = shown.append
