@@ -112,6 +112,7 @@ class AsyncPullConsumer:
             deal=self._deal,
             on_shares=self._share,
             on_lost=lambda _address: None,
+            on_back=lambda: None,
             handlers=broker_questions.handlers(lambda: None if self._is_closed else self, properties),
         )
         member.subscriptions = {each.topic: each for each in found}

@@ -170,6 +170,7 @@ class AsyncPushConsumer:
             deal=self._deal,
             on_shares=lambda share: self._tenancy.share(share),
             on_lost=lambda address: self._tenancy.lost(address),
+            on_back=lambda: self._tenancy.back(),
             handlers=broker_questions.handlers(lambda: None if self._is_stopping else self, properties),
         )
         wanted = {each.topic: each for each in self._subscriptions}

@@ -63,6 +63,7 @@ class GroupMember:
         deal: Deal | str,
         on_shares: Callable[[set[RouteQueue]], None],
         on_lost: Callable[[str], None],
+        on_back: Callable[[], None],
         handlers: Handlers,
     ) -> None:
         self.group = group
@@ -82,6 +83,7 @@ class GroupMember:
         self._deal = deal
         self._on_shares = on_shares
         self._told_lost = on_lost
+        self._told_back = on_back
         self._known: dict[str, Route] = {}
         self._beaten: dict[str, float] = {}
         self._was_there: set[str] = set()
@@ -247,12 +249,15 @@ class GroupMember:
             if self._joins:
                 await self._beat(is_first=is_first)
             now = self.net.now()
-            if (self._is_due and (now >= self._settled_at or not self.owned)) or now >= self._balance_at:
-                self._is_due = not await self._balance()
-                if not self._is_due:
-                    self._balance_at = self.net.now() + REBALANCE_S
-                else:
-                    self._settled_at = self.net.now() + _AGAIN_S
+            is_settled = now >= self._settled_at or not self.owned
+            if not self._is_due and now < self._balance_at:
+                return
+            if not await self._balance(may_gain=is_settled):
+                self._is_due, self._settled_at = True, max(self._settled_at, now + _AGAIN_S)
+            elif is_settled:
+                self._is_due, self._balance_at = False, now + REBALANCE_S
+            else:
+                self._is_due, self._balance_at = True, self._settled_at
 
     async def _refresh(self) -> None:
         """Look for routes that are too old, and for topics that were not there."""
@@ -303,11 +308,16 @@ class GroupMember:
             if address in self._was_there:
                 self._settled_at = now + _SETTLE_S
                 logger.info("broker is back: group=%s address=%s", self.group, address)
+                self._told_back()
             self._was_there.add(address)
         self._beaten[address] = now
 
-    async def _balance(self) -> bool:
-        """Work out the share; return whether it was possible."""
+    async def _balance(self, *, may_gain: bool) -> bool:
+        """Work out the share; return whether it was possible.
+
+        Without ``may_gain`` it only becomes smaller: a member that is missing may be about to come back, but one that
+        is there shall have its queues.
+        """
         if self._joins and not self._is_broadcast:
             members = await self._members()
             if members is None:
@@ -321,6 +331,8 @@ class GroupMember:
             if route is not None:
                 share.update(self._share_of(route, members))
         share |= self._still_kept()
+        if not may_gain:
+            share &= self.owned
         self.owned = share
         self._on_shares(share)
         return True

@@ -162,6 +162,10 @@ class Tenancy:
         for tenure in self.tenures.values():
             tenure.committed = None
 
+    def back(self) -> None:
+        """Tell a broker that came back how far queues are worked off, before they are dealt anew."""
+        self._chores.do(self._keeping.keep(list(self.tenures.values())))
+
     def reset(self, offsets: Mapping[RouteQueue, int]) -> None:
         """Go on at offsets that an operator set."""
         for queue, offset in offsets.items():
