@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from tests.support.ctrl_c import press_ctrl_c
 
 from litemq import MessageStore, StoreConfig
 from litemq.testing import broker
@@ -138,7 +139,7 @@ def run(
             for line in running.stdout:
                 shown += line
                 if press_ctrl_c_at(shown):
-                    running.send_signal(signal.SIGINT)
+                    press_ctrl_c(running)
             running.wait()
         finally:
             watch.cancel()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import signal
 import subprocess
 import sys
 import threading
@@ -12,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.support.ctrl_c import press_ctrl_c
 
 from litemq.testing import Broker, broker
 
@@ -60,7 +60,7 @@ def test_produce_and_consume(running: Broker, tmp_path: Path) -> None:
         try:
             assert consumer.stdout is not None
             shown = [consumer.stdout.readline() for _ in range(7)]
-            consumer.send_signal(signal.SIGINT)
+            press_ctrl_c(consumer)
             rest = consumer.stdout.read()
         finally:
             watch.cancel()
