@@ -118,9 +118,14 @@ def test_one_that_does_not_start_says_why(tmp_path: Path, monkeypatch: pytest.Mo
     assert list(tmp_path.iterdir()) == []
 
 
-def test_it_ends_with_the_process_that_started_it() -> None:
+def test_it_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
     code = "from litemq.testing import broker\nwith broker() as b:\n    print(b.pid, flush=True)\n    input()"
-    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as parent:
+    with subprocess.Popen(
+        [sys.executable, "-c", code],
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as parent:
         assert parent.stdout is not None
         pid = int(parent.stdout.readline())
         assert is_running(pid)
