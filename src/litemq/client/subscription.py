@@ -93,7 +93,8 @@ def check_name(what: str, name: str) -> None:
 
 def check_count(what: str, count: int) -> None:
     """Refuse what is no number from 1 on."""
-    if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+    given: object = count
+    if not isinstance(given, int) or isinstance(given, bool) or given < 1:
         raise InvalidRequest(f"{what} must be a whole number from 1 on, not {count!r}")
 
 
