@@ -194,8 +194,7 @@ def annotation(told: object) -> str:
     """Return a type as it is written in the source."""
     if told is inspect.Signature.empty:
         return ""
-    text = told if isinstance(told, str) else str(getattr(told, "__name__", told))
-    return text.replace("RouteQueue", "TopicQueue")  # what it is exported as
+    return told if isinstance(told, str) else str(getattr(told, "__name__", told))
 
 
 def text_of(text: str) -> Iterator[str]:

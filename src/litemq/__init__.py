@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from litemq.client.producer import Producer
     from litemq.client.pull import PullConsumer
     from litemq.client.push import PushConsumer
-    from litemq.client.subscription import TopicQueue
+    from litemq.client.routes import TopicQueue
     from litemq.client.values import Reject, Retry, Sent, Sql, Tags
     from litemq.config import StoreConfig
     from litemq.errors import (
@@ -81,7 +81,7 @@ _MODULES = {
     "litemq.client.producer": ("Producer",),
     "litemq.client.pull": ("PullConsumer",),
     "litemq.client.push": ("PushConsumer",),
-    "litemq.client.subscription": ("TopicQueue",),
+    "litemq.client.routes": ("TopicQueue",),
     "litemq.client.values": ("Reject", "Retry", "Sent", "Sql", "Tags"),
     "litemq.config": ("StoreConfig",),
     "litemq.errors": (

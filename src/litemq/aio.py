@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from litemq.client.async_producer import AsyncProducer as Producer
     from litemq.client.async_pull import AsyncPullConsumer as PullConsumer
     from litemq.client.async_push import AsyncPushConsumer as PushConsumer
-    from litemq.client.subscription import TopicQueue
+    from litemq.client.routes import TopicQueue
     from litemq.client.values import Reject, Retry, Sent, Sql, Tags
 
 __all__ = [

@@ -15,7 +15,7 @@ from litemq.client.admin import Admin
 from litemq.client.group_member import strategy
 from litemq.client.producer import Producer
 from litemq.client.push import PushConsumer
-from litemq.client.routes import RouteQueue
+from litemq.client.routes import TopicQueue
 
 pytestmark = pytest.mark.clients
 
@@ -103,7 +103,7 @@ def test_java_and_python_share_queues_by_hash(
     with one, java_peer.listening(topic, group, hashed=True) as java, two:
         assert java.client_id is not None
         members = sorted([one.client_id, two.client_id, java.client_id])
-        queues = [RouteQueue(topic, broker, number) for number in range(40)]
+        queues = [TopicQueue(topic, broker, number) for number in range(40)]
         deal = strategy("consistent-hash", {})
         wanted = [[each.queue_id for each in deal(queues, members, name)] for name in (one.client_id, two.client_id)]
         wanted.append([each.queue_id for each in deal(queues, members, java.client_id)])

@@ -250,9 +250,9 @@ def _goal(text: str, topic: str, queues: tuple[int, ...], broker: str | None) ->
             raise click.UsageError(f"--to {text} is an offset: name the --queue that it belongs to")
         if broker is None:
             return dict.fromkeys(queues, int(text))
-        from litemq.client.routes import RouteQueue
+        from litemq.client.routes import TopicQueue
 
-        return {RouteQueue(topic, broker, queue): int(text) for queue in queues}
+        return {TopicQueue(topic, broker, queue): int(text) for queue in queues}
     if broker is not None:
         raise click.UsageError("--broker is for an offset: --queue 3 --broker NAME --to 17")
     if text in ("first", "last"):

@@ -62,6 +62,8 @@ class Message:
     >>> message.text()
     '17 apples'
 
+    A received one also has ``broker``, ``queue_id``, ``queue_offset`` and ``group``: where it was, and for whom.
+
     Args:
         topic: where it goes.
         body: bytes; text must be encoded first.
@@ -122,7 +124,7 @@ class Message:
             check_pair("tags", tags)
             pairs["TAGS"] = tags
         if keys:
-            joined = keys if isinstance(keys, str) else " ".join(keys)
+            joined = keys if isinstance(keys, str) else joined_keys(keys)
             check_pair("keys", joined)
             pairs["KEYS"] = joined
         if sharding_key is not None:
@@ -230,6 +232,15 @@ def pairs_of(message: Message) -> dict:  # type: ignore[type-arg] # the compiler
         message.pairs = parse(message.raw)
     pairs: dict[str, str] = message.pairs
     return pairs
+
+
+def joined_keys(keys: Iterable[str]) -> str:
+    """Return several keys as they are stored."""
+    found = list(keys)
+    for key in found:
+        if type(key) is not str:
+            raise InvalidRequest(f"the keys of a message are texts, not {key!r}")
+    return " ".join(found)
 
 
 @cython.annotation_typing(False)

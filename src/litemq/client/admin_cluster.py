@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from litemq.client.answers import check, json_object
 from litemq.client.net import Net
-from litemq.client.routes import RouteQueue, Routes, name_servers
+from litemq.client.routes import Routes, TopicQueue, name_servers
 from litemq.errors import InvalidRequest, NoAnswer, Unavailable
 from litemq.wire.remoting.codes import Ask, Code
 from litemq.wire.remoting.command import Request, Response
@@ -131,11 +131,11 @@ def load_with_queues(answer: Response) -> dict[str, Any]:
     return json_object(Response(body=quoted.encode()))
 
 
-def queue_pairs(table: object) -> Iterator[tuple[RouteQueue, Any]]:
+def queue_pairs(table: object) -> Iterator[tuple[TopicQueue, Any]]:
     """Yield the pairs of such a map."""
     for key, value in (table if isinstance(table, dict) else {}).items():
         queue = json.loads(key)
-        yield RouteQueue(queue["topic"], queue["brokerName"], int(queue["queueId"])), value
+        yield TopicQueue(queue["topic"], queue["brokerName"], int(queue["queueId"])), value
 
 
 # -- times ---------------------------------------------------------------------------------------

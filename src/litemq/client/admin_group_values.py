@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, Final, TypedDict
 
 from litemq.client.admin_cluster import moment_ms
-from litemq.client.routes import RouteQueue
+from litemq.client.routes import TopicQueue
 from litemq.errors import InvalidRequest
 
 _FIELDS: Final = {
@@ -204,7 +204,7 @@ class GroupMember:
     """Topic → tags or SQL expression."""
     mode: str
     """``clustering`` or ``broadcasting``."""
-    queues: tuple[RouteQueue, ...] | None = None
+    queues: tuple[TopicQueue, ...] | None = None
 
     def to_json(self) -> dict[str, object]:
         """Return the object that ``--json`` prints."""

@@ -10,7 +10,7 @@ from litemq.client.admin_cluster import ClusterCore, found_or_none, load_with_qu
 from litemq.client.admin_group_values import GroupInfo, GroupMember, GroupSettings, group_config
 from litemq.client.admin_offsets import OffsetAdmin
 from litemq.client.answers import check, json_object
-from litemq.client.routes import RouteQueue
+from litemq.client.routes import TopicQueue
 from litemq.errors import InvalidRequest, NoAnswer, OutcomeUnknown, UnknownGroup
 from litemq.features.dead_letter import dead_letter_topic
 from litemq.features.retry import retry_topic
@@ -48,7 +48,7 @@ class GroupAdmin(OffsetAdmin, ClusterCore):
             read = json_object(await self._have(address, Ask.GET_ALL_SUBSCRIPTIONGROUP_CONFIG))
             for group, config in (read.get("subscriptionGroupTable") or {}).items():
                 found.setdefault(group, {})[name] = config
-        firsts: dict[tuple[str, str], dict[RouteQueue, int]] = {}
+        firsts: dict[tuple[str, str], dict[TopicQueue, int]] = {}
         return [
             await self._info(masters, group, configs, firsts)
             for group, configs in sorted(found.items())
@@ -202,7 +202,7 @@ class GroupAdmin(OffsetAdmin, ClusterCore):
         masters: Mapping[str, str],
         group: str,
         configs: Mapping[str, Mapping[str, Any]],
-        firsts: dict[tuple[str, str], dict[RouteQueue, int]],
+        firsts: dict[tuple[str, str], dict[TopicQueue, int]],
     ) -> GroupInfo:
         lag = await self._lag(masters, group, configs, firsts)
         members: set[str] = set()
@@ -243,7 +243,7 @@ class GroupAdmin(OffsetAdmin, ClusterCore):
             for member in read.get("connectionSet") or ()
         ]
 
-    async def _queues_of(self, address: str, member: GroupMember, left: float) -> Sequence[RouteQueue] | None:
+    async def _queues_of(self, address: str, member: GroupMember, left: float) -> Sequence[TopicQueue] | None:
         """Return the queues that a member says it reads; None when it does not answer."""
         ext = {"consumerGroup": member.group, "clientId": member.client_id, "jstackEnable": "false"}
         try:
@@ -270,7 +270,7 @@ _NEW: Final[Mapping[str, Any]] = {
 """What a new group is unless said otherwise: RocketMQ's defaults, which its brokers must be told."""
 
 
-def _with_queues(member: GroupMember, queues: Sequence[RouteQueue] | None) -> GroupMember:
+def _with_queues(member: GroupMember, queues: Sequence[TopicQueue] | None) -> GroupMember:
     return GroupMember(
         member.group,
         member.client_id,

@@ -9,13 +9,13 @@ from typing import Final
 from litemq.client.admin_cluster import ClusterCore, load_with_queues, moment, queue_pairs, time_ms
 from litemq.client.admin_group_values import GroupLag, OffsetChange, QueueLag
 from litemq.client.admin_topics import TopicAdmin
-from litemq.client.routes import RouteQueue
+from litemq.client.routes import TopicQueue
 from litemq.errors import InvalidRequest, UnknownGroup, UnknownTopic
 from litemq.wire.remoting.codes import Ask, Code
 
 FIRST: Final = "first"
 LAST: Final = "last"
-Goal = str | datetime | int | Mapping[RouteQueue, int] | Mapping[int, int]
+Goal = str | datetime | int | Mapping[TopicQueue, int] | Mapping[int, int]
 """``first``, ``last``, a time, or offsets by queue: ``TopicQueue``, or a number where one broker has the topic."""
 
 
@@ -92,7 +92,7 @@ class OffsetAdmin(TopicAdmin, ClusterCore):
         masters: Mapping[str, str],
         group: str,
         brokers: Iterable[str],
-        firsts: dict[tuple[str, str], dict[RouteQueue, int]],
+        firsts: dict[tuple[str, str], dict[TopicQueue, int]],
     ) -> GroupLag:
         """Return how far a group has read on brokers; ``firsts`` keeps where queues begin, from group to group."""
         found: list[QueueLag] = []
@@ -110,9 +110,9 @@ class OffsetAdmin(TopicAdmin, ClusterCore):
         found.sort(key=lambda one: (one.topic, one.broker, one.queue_id))
         return GroupLag(group, tuple(found), per_s)
 
-    async def _spans(self, masters: Mapping[str, str], group: str, topic: str) -> dict[RouteQueue, tuple[int, int]]:
+    async def _spans(self, masters: Mapping[str, str], group: str, topic: str) -> dict[TopicQueue, tuple[int, int]]:
         """Return first offset and end of every queue of a topic whose brokers have a group."""
-        spans: dict[RouteQueue, tuple[int, int]] = {}
+        spans: dict[TopicQueue, tuple[int, int]] = {}
         for broker, address in masters.items():
             found = await self._queue_spans(address, topic)
             if not found:
@@ -122,7 +122,7 @@ class OffsetAdmin(TopicAdmin, ClusterCore):
                 raise UnknownGroup(
                     f"there is no consumer group {group!r} on {broker}; make it: litemq group create {group}"
                 )
-            spans |= {RouteQueue(topic, broker, queue.queue_id): span for queue, span in found.items()}
+            spans |= {TopicQueue(topic, broker, queue.queue_id): span for queue, span in found.items()}
         if not spans:
             raise UnknownTopic(f"there is no topic {topic!r} on any broker; see: litemq topic list")
         return spans
@@ -131,10 +131,10 @@ class OffsetAdmin(TopicAdmin, ClusterCore):
         self,
         masters: Mapping[str, str],
         topic: str,
-        spans: Mapping[RouteQueue, tuple[int, int]],
+        spans: Mapping[TopicQueue, tuple[int, int]],
         to: Goal,
         queues: Iterable[int] | None,
-    ) -> dict[RouteQueue, int]:
+    ) -> dict[TopicQueue, int]:
         """Return queue → offset to go to."""
         wanted = set(spans)
         if queues is not None:
@@ -157,7 +157,7 @@ class OffsetAdmin(TopicAdmin, ClusterCore):
         return {queue: await self._offset_at(masters[queue.broker], topic, queue.queue_id, ms) for queue in wanted}
 
 
-def _queue_lag(broker: str, queue: RouteQueue, stats: Mapping[str, int], first: int) -> QueueLag:
+def _queue_lag(broker: str, queue: TopicQueue, stats: Mapping[str, int], first: int) -> QueueLag:
     offset, end = int(stats["consumerOffset"]), int(stats["brokerOffset"])
     waiting = max(end - max(offset, first), 0)
     return QueueLag(
@@ -166,11 +166,11 @@ def _queue_lag(broker: str, queue: RouteQueue, stats: Mapping[str, int], first: 
 
 
 def _listed(
-    topic: str, spans: Mapping[RouteQueue, tuple[int, int]], to: Mapping[RouteQueue, int] | Mapping[int, int]
-) -> dict[RouteQueue, int]:
+    topic: str, spans: Mapping[TopicQueue, tuple[int, int]], to: Mapping[TopicQueue, int] | Mapping[int, int]
+) -> dict[TopicQueue, int]:
     """Return the goals that a mapping names, each checked."""
     brokers = {queue.broker for queue in spans}
-    found: dict[RouteQueue, int] = {}
+    found: dict[TopicQueue, int] = {}
     for named, offset in to.items():
         if isinstance(named, int):
             if len(brokers) > 1:
@@ -178,9 +178,9 @@ def _listed(
                     f"topic {topic!r} is on {', '.join(sorted(brokers))}: name the broker of queue {named}, too: "
                     "TopicQueue(topic, broker, queue)"
                 )
-            queue = RouteQueue(topic, next(iter(brokers)), named)
+            queue = TopicQueue(topic, next(iter(brokers)), named)
         else:
-            queue = RouteQueue(topic, named.broker, named.queue_id)
+            queue = TopicQueue(topic, named.broker, named.queue_id)
         if queue not in spans:
             raise InvalidRequest(f"topic {topic!r} has no queue {queue.queue_id} on {queue.broker}")
         low, high = spans[queue]

@@ -23,7 +23,7 @@ from litemq.client.admin_topic_values import (
     topic_on,
 )
 from litemq.client.answers import json_object
-from litemq.client.routes import RouteQueue
+from litemq.client.routes import TopicQueue
 from litemq.errors import InvalidRequest, UnknownTopic
 from litemq.features.dead_letter import DLQ_PREFIX
 from litemq.features.placement import EVEN, place
@@ -325,7 +325,7 @@ class TopicAdmin(Dealing, ClusterCore):
             raise UnknownTopic(f"there is no topic {topic!r} on any broker; see: litemq topic list")
         return found
 
-    async def _queue_spans(self, address: str, topic: str) -> dict[RouteQueue, tuple[int, int]]:
+    async def _queue_spans(self, address: str, topic: str) -> dict[TopicQueue, tuple[int, int]]:
         """Return first offset and end of the queues that a broker has of a topic; none of a topic that is not there."""
         answer = found_or_none(await self._ask(address, Ask.GET_TOPIC_STATS_INFO, {"topic": topic}), address)
         if answer is None:

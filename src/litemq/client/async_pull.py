@@ -16,9 +16,10 @@ from litemq.client import subscription as wants
 from litemq.client._message_cy import Message
 from litemq.client.group_member import Deal, GroupMember, check_strategy, new_client_id
 from litemq.client.handout import Handout, Place
+from litemq.client.names import check_name
 from litemq.client.queue_reader import QueueReader, shares
-from litemq.client.routes import RouteQueue, name_servers
-from litemq.client.subscription import Start, Subscription, TopicQueue, Wanted
+from litemq.client.routes import TopicQueue, name_servers
+from litemq.client.subscription import Start, Subscription, Wanted
 from litemq.client.values import seconds
 from litemq.errors import Closed, InvalidRequest
 
@@ -46,7 +47,7 @@ class AsyncPullConsumer:
         room: str = "",
     ) -> None:
         if group is not None:
-            wants.check_name("group", group)
+            check_name("group", group)
         wants.check_count("prefetch", prefetch)
         wants.check_count("prefetch_bytes", prefetch_bytes)
         self.group = group or NO_GROUP
@@ -56,7 +57,7 @@ class AsyncPullConsumer:
         self._prefetch = (prefetch, prefetch_bytes)
         self._deal = check_strategy(rebalance)
         self._client_id = new_client_id(instance, room)
-        self._places: dict[RouteQueue, Place] = {}
+        self._places: dict[TopicQueue, Place] = {}
         self._member: GroupMember | None = None
         self._is_assigned = False
         self._is_closed = False
@@ -82,7 +83,7 @@ class AsyncPullConsumer:
         """Read exactly these queues, whoever else does; no group is joined, though its offsets are used."""
         named = list(queues)
         for queue in named:
-            if not isinstance(queue, RouteQueue):
+            if not isinstance(queue, TopicQueue):
                 raise InvalidRequest(f"{queue!r} must be a TopicQueue(topic, broker, queue_id)")
         found = [wants.subscription(topic, wanted) for topic in sorted({queue.topic for queue in named})]
         self._check_open()
@@ -129,11 +130,11 @@ class AsyncPullConsumer:
             await member.net.close()
             raise
 
-    def _share(self, share: set[RouteQueue]) -> None:
+    def _share(self, share: set[TopicQueue]) -> None:
         if not self._is_assigned:
             self._own(share)
 
-    def _own(self, share: set[RouteQueue]) -> None:
+    def _own(self, share: set[TopicQueue]) -> None:
         member = self._member
         if self._is_closed or member is None:
             return
@@ -215,7 +216,7 @@ class AsyncPullConsumer:
             raise InvalidRequest("a consumer without a group commits nothing; make one with a group: PullConsumer(…)")
         offsets: dict[Place, int] = {}
         if message is not None:
-            place = self._places.get(RouteQueue(message.topic, message.broker, message.queue_id))
+            place = self._places.get(TopicQueue(message.topic, message.broker, message.queue_id))
             if place is None:
                 raise InvalidRequest(f"{message!r} is of a queue that this consumer does not have (any more)")
             offsets[place] = message.queue_offset + 1
@@ -345,7 +346,7 @@ class AsyncPullConsumer:
 
     # -- what brokers ask --------------------------------------------------------------------------
 
-    def places(self) -> Iterable[tuple[RouteQueue, int, int]]:
+    def places(self) -> Iterable[tuple[TopicQueue, int, int]]:
         """Return queues, how far each is handed out, and how many of its messages are held."""
         for queue, place in self._places.items():
             position = self.out.position(place)
@@ -356,7 +357,7 @@ class AsyncPullConsumer:
         """Return the subscriptions."""
         return self._member.subscriptions if self._member is not None else {}
 
-    def reset(self, offsets: Mapping[RouteQueue, int]) -> None:
+    def reset(self, offsets: Mapping[TopicQueue, int]) -> None:
         """Go on at offsets that an operator set."""
         for queue, offset in offsets.items():
             if queue in self._places:

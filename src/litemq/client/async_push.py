@@ -21,11 +21,12 @@ from litemq.client.chores import Chores
 from litemq.client.giving_back import GivingBack
 from litemq.client.group_member import Deal, GroupMember, check_strategy, new_client_id
 from litemq.client.handling import Handler, Handling
+from litemq.client.names import check_name
 from litemq.client.offset_files import OffsetFile
 from litemq.client.offset_keeping import OffsetKeeping
-from litemq.client.routes import RouteQueue, name_servers
+from litemq.client.routes import TopicQueue, name_servers
 from litemq.client.stop_signal import SIGNALS
-from litemq.client.subscription import Start, Subscription, TopicQueue, Wanted
+from litemq.client.subscription import Start, Subscription, Wanted
 from litemq.client.tenancy import Tenancy
 from litemq.client.values import seconds
 from litemq.errors import Closed, InvalidRequest
@@ -73,7 +74,7 @@ class AsyncPushConsumer:
         offset_dir: str | Path | None = None,
         room: str = "",
     ) -> None:
-        wants.check_name("group", group)
+        check_name("group", group)
         if not callable(handler):
             raise InvalidRequest(f"the handler must be a function that takes a message, not {handler!r}")
         for name, count in (("concurrency", concurrency), ("prefetch", prefetch), ("batch", batch)):
@@ -284,7 +285,7 @@ class AsyncPushConsumer:
         """Return whether the caller is a handler."""
         return self._member is not None and self._handling.is_caller()
 
-    def places(self) -> Iterable[tuple[RouteQueue, int, int]]:
+    def places(self) -> Iterable[tuple[TopicQueue, int, int]]:
         """Return queues, how far each is worked off, and how many of its messages are held."""
         for queue, tenure in self._tenancy.tenures.items():
             if tenure.progress is not None:
@@ -294,7 +295,7 @@ class AsyncPushConsumer:
         """Return the subscriptions."""
         return self._member.subscriptions if self._member is not None else {}
 
-    def reset(self, offsets: Mapping[RouteQueue, int]) -> None:
+    def reset(self, offsets: Mapping[TopicQueue, int]) -> None:
         """Go on at offsets that an operator set."""
         self._tenancy.reset(offsets)
 

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Protocol
 
 from litemq.client._message_cy import Message, decode_messages
-from litemq.client.routes import RouteQueue
+from litemq.client.routes import TopicQueue
 from litemq.client.subscription import Subscription
 from litemq.wire.remoting import bodies
 from litemq.wire.remoting.codes import Ask, Code
@@ -25,13 +25,13 @@ class Consumer(Protocol):
 
     group: str
 
-    def places(self) -> Iterable[tuple[RouteQueue, int, int]]:
+    def places(self) -> Iterable[tuple[TopicQueue, int, int]]:
         """Return queues, how far each is worked off, and how many of its messages are held."""
 
     def wanted(self) -> Mapping[str, Subscription]:
         """Return its subscriptions."""
 
-    def reset(self, offsets: Mapping[RouteQueue, int]) -> None:
+    def reset(self, offsets: Mapping[TopicQueue, int]) -> None:
         """Go on at these offsets."""
 
     async def handle_now(self, message: Message) -> BaseException | None:
@@ -62,10 +62,10 @@ def handlers(of: Callable[[], Consumer | None], properties: Mapping[str, str]) -
 
 
 def _reset(consumer: Consumer, request: Request) -> None:
-    offsets: dict[RouteQueue, int] = {}
+    offsets: dict[TopicQueue, int] = {}
     for key, offset in _QUEUE_ENTRY.findall(request.body.decode("utf-8", "replace")):
         named = json.loads(key)
-        offsets[RouteQueue(named["topic"], named["brokerName"], int(named["queueId"]))] = int(offset)
+        offsets[TopicQueue(named["topic"], named["brokerName"], int(named["queueId"]))] = int(offset)
     consumer.reset(offsets)
 
 
@@ -117,5 +117,5 @@ async def _consume(consumer: Consumer, request: Request) -> Response:
     return Response(body=bodies.dump(result))
 
 
-def _named(queue: RouteQueue) -> dict[str, object]:
+def _named(queue: TopicQueue) -> dict[str, object]:
     return bodies.queue(queue.topic, queue.broker, queue.queue_id)

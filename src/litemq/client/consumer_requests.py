@@ -10,7 +10,7 @@ from typing import Any, Literal
 from litemq.client._message_cy import Message, decode_messages
 from litemq.client.answers import check, json_object
 from litemq.client.net import Net
-from litemq.client.routes import RouteQueue
+from litemq.client.routes import TopicQueue
 from litemq.client.subscription import Subscription
 from litemq.features.retry import RETRY_PREFIX
 from litemq.wire.remoting.codes import Ask, Code
@@ -41,7 +41,7 @@ class Pulled:
 
 
 def pull_fields(
-    group: str, queue: RouteQueue, wanted: Subscription, *, version: int, count: int, size: int
+    group: str, queue: TopicQueue, wanted: Subscription, *, version: int, count: int, size: int
 ) -> dict[str, str]:
     """Return what all pulls of a queue have in common: brokers remember a pull that only changes its offset."""
     return {
@@ -79,7 +79,7 @@ async def pull(net: Net, address: str, fields: dict[str, str], offset: int, brok
     return Pulled(str(kind), messages, int(ext["nextBeginOffset"]), int(ext["minOffset"]), len(answer.body))
 
 
-async def committed(net: Net, address: str, group: str, queue: RouteQueue) -> int | None:
+async def committed(net: Net, address: str, group: str, queue: TopicQueue) -> int | None:
     """Return how far a group has read; None when it has not said so."""
     ext = {"consumerGroup": group, **_of(queue), "setZeroIfNotFound": "false"}
     answer = await net.call(address, Request(Ask.QUERY_CONSUMER_OFFSET, ext), _ASK_S)
@@ -88,22 +88,22 @@ async def committed(net: Net, address: str, group: str, queue: RouteQueue) -> in
     return int(check(answer, address).ext["offset"])
 
 
-def _commit(group: str, queue: RouteQueue, offset: int) -> Request:
+def _commit(group: str, queue: TopicQueue, offset: int) -> Request:
     ext = {"consumerGroup": group, **_of(queue), "commitOffset": str(offset)}
     return Request(Ask.UPDATE_CONSUMER_OFFSET, ext)
 
 
-async def commit(net: Net, address: str, group: str, queue: RouteQueue, offset: int) -> None:
+async def commit(net: Net, address: str, group: str, queue: TopicQueue, offset: int) -> None:
     """Say how far a group has read, and wait until the broker knows."""
     check(await net.call(address, _commit(group, queue, offset), _ASK_S), address)
 
 
-async def tell_commit(net: Net, address: str, group: str, queue: RouteQueue, offset: int) -> None:
+async def tell_commit(net: Net, address: str, group: str, queue: TopicQueue, offset: int) -> None:
     """Say how far a group has read."""
     await net.tell(address, _commit(group, queue, offset))
 
 
-async def end_of(net: Net, address: str, queue: RouteQueue, to: Literal["first", "last"] | int) -> int:
+async def end_of(net: Net, address: str, queue: TopicQueue, to: Literal["first", "last"] | int) -> int:
     """Return a queue's first offset, the one behind its last, or the first one stored at a time (ms) or later."""
     ext = _of(queue)
     if isinstance(to, int):
@@ -114,7 +114,7 @@ async def end_of(net: Net, address: str, queue: RouteQueue, to: Literal["first",
     return int(check(await net.call(address, request, _ASK_S), address).ext["offset"])
 
 
-async def first_position(net: Net, address: str, queue: RouteQueue, start: Literal["first", "last"] | int) -> int:
+async def first_position(net: Net, address: str, queue: TopicQueue, start: Literal["first", "last"] | int) -> int:
     """Return where a group begins that has no position: what came back to be retried it never leaves out."""
     return await end_of(net, address, queue, "first" if queue.topic.startswith(RETRY_PREFIX) else start)
 
@@ -175,20 +175,20 @@ async def check_filter(net: Net, address: str, client_id: str, group: str, wante
     check(await net.call(address, Request(Ask.CHECK_CLIENT_CONFIG, {}, _json(asked)), _ASK_S), address)
 
 
-def _lock_body(client_id: str, group: str, queues: Iterable[RouteQueue]) -> bytes:
+def _lock_body(client_id: str, group: str, queues: Iterable[TopicQueue]) -> bytes:
     named = [{"brokerName": one.broker, "queueId": one.queue_id, "topic": one.topic} for one in queues]
     return _json({"clientId": client_id, "consumerGroup": group, "mqSet": named, "onlyThisBroker": False})
 
 
-async def lock(net: Net, address: str, client_id: str, group: str, queues: Iterable[RouteQueue]) -> set[RouteQueue]:
+async def lock(net: Net, address: str, client_id: str, group: str, queues: Iterable[TopicQueue]) -> set[TopicQueue]:
     """Lock queues of a broker, or hold their locks longer; return those that are this client's now."""
     body = _lock_body(client_id, group, queues)
     answer = check(await net.call(address, Request(Ask.LOCK_BATCH_MQ, {}, body), _ASK_S), address)
     held = json_object(answer).get("lockOKMQSet") or ()
-    return {RouteQueue(one["topic"], one["brokerName"], int(one["queueId"])) for one in held}
+    return {TopicQueue(one["topic"], one["brokerName"], int(one["queueId"])) for one in held}
 
 
-async def unlock(net: Net, address: str, client_id: str, group: str, queues: Iterable[RouteQueue]) -> None:
+async def unlock(net: Net, address: str, client_id: str, group: str, queues: Iterable[TopicQueue]) -> None:
     """Give locks back."""
     await net.tell(address, Request(Ask.UNLOCK_BATCH_MQ, {}, _lock_body(client_id, group, queues)))
 
@@ -246,7 +246,7 @@ async def reply(
     check(await net.call(address, Request(Ask.SEND_REPLY_MESSAGE_V2, ext, body), _ASK_S), address)
 
 
-def _of(queue: RouteQueue) -> dict[str, str]:
+def _of(queue: TopicQueue) -> dict[str, str]:
     return {"topic": queue.topic, "queueId": str(queue.queue_id)}
 
 

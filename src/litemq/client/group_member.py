@@ -17,7 +17,7 @@ from contextlib import suppress
 
 from litemq.client import consumer_requests as requests
 from litemq.client.net import LoopNet
-from litemq.client.routes import Route, RouteQueue, Routes
+from litemq.client.routes import Route, Routes, TopicQueue
 from litemq.client.subscription import Subscription
 from litemq.errors import InvalidRequest, LiteMQError, NoAnswer, UnknownTopic
 from litemq.features.retry import RETRY_PREFIX
@@ -38,7 +38,7 @@ _KEPT_S = 60.0
 _WARN_S = 30.0
 _ROOM = "%room="
 
-Deal = Callable[[Sequence[RouteQueue], Sequence[str], str], Iterable[RouteQueue]]
+Deal = Callable[[Sequence[TopicQueue], Sequence[str], str], Iterable[TopicQueue]]
 """Which of a topic's queues a member reads: queues, all members, this one.  Every member must come to the same result.
 
 Queues and members come sorted."""
@@ -61,7 +61,7 @@ class GroupMember:
         is_broadcast: bool,
         from_where: str,
         deal: Deal | str,
-        on_shares: Callable[[set[RouteQueue]], None],
+        on_shares: Callable[[set[TopicQueue]], None],
         on_lost: Callable[[str], None],
         on_back: Callable[[], None],
         handlers: Handlers,
@@ -71,7 +71,7 @@ class GroupMember:
         self.subscriptions: dict[str, Subscription] = {}
         self.version = int(time.time() * 1000)
         """Of the subscriptions; brokers keep the newest."""
-        self.owned: set[RouteQueue] = set()
+        self.owned: set[TopicQueue] = set()
         self.has_others = False
         """Whether the group had other members when the share was worked out."""
         self.net = LoopNet({Ask.NOTIFY_CONSUMER_IDS_CHANGED: self._on_change, **handlers}, self._on_lost)
@@ -165,7 +165,7 @@ class GroupMember:
         """Return what is known of a topic."""
         return self._known.get(topic)
 
-    def address(self, queue: RouteQueue) -> str:
+    def address(self, queue: TopicQueue) -> str:
         """Return where a queue may be read: at its master, else at a replica.
 
         Raises:
@@ -325,7 +325,7 @@ class GroupMember:
         else:
             members = [self.client_id]
         self.has_others = len(members) > 1
-        share: set[RouteQueue] = set()
+        share: set[TopicQueue] = set()
         for topic in self.subscriptions:
             route = self._known.get(topic)
             if route is not None:
@@ -337,7 +337,7 @@ class GroupMember:
         self._on_shares(share)
         return True
 
-    def _share_of(self, route: Route, members: list[str]) -> Iterable[RouteQueue]:
+    def _share_of(self, route: Route, members: list[str]) -> Iterable[TopicQueue]:
         if len(members) == 1:
             return route.readable
         deal = self._deal
@@ -346,7 +346,7 @@ class GroupMember:
         dealt = set(deal(route.readable, members, self.client_id))
         return [queue for queue in route.readable if queue in dealt]
 
-    def _still_kept(self) -> set[RouteQueue]:
+    def _still_kept(self) -> set[TopicQueue]:
         """Return queues of this client whose broker is in no route at present."""
         now = self.net.now()
         kept = set()
@@ -420,7 +420,7 @@ def strategy(name: str, zones: dict[str, str]) -> Deal:
     return rebalance.average
 
 
-def _in_java(queue: RouteQueue) -> str:
+def _in_java(queue: TopicQueue) -> str:
     """Return a queue as Java's clients write it: its hash decides who reads it, in mixed groups, too."""
     return f"MessageQueue [topic={queue.topic}, brokerName={queue.broker}, queueId={queue.queue_id}]"
 

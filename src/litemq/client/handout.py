@@ -13,7 +13,7 @@ from operator import length_hint
 
 from litemq.client._message_cy import Message
 from litemq.client.queue_reader import QueueReader
-from litemq.client.routes import RouteQueue
+from litemq.client.routes import TopicQueue
 
 
 class Chunk:
@@ -31,7 +31,7 @@ class Chunk:
 class Place:
     """One queue of a pull consumer: what was handed out, and what lies ready while it is paused."""
 
-    def __init__(self, queue: RouteQueue, out: Handout) -> None:
+    def __init__(self, queue: TopicQueue, out: Handout) -> None:
         self.queue = queue
         self.reader: QueueReader | None = None
         self.position: int | None = None

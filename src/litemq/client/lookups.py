@@ -11,7 +11,7 @@ from typing import Final
 from litemq.client._message_cy import Message, decode_messages
 from litemq.client.answers import check, error_of, json_object
 from litemq.client.net import Net
-from litemq.client.routes import RouteQueue, Routes
+from litemq.client.routes import Routes, TopicQueue
 from litemq.errors import InvalidRequest, NoAnswer, OutcomeUnknown, UnknownTopic
 from litemq.format.message_id import parse_offset_id
 from litemq.format.names import UNIQ_KEY
@@ -113,7 +113,7 @@ class Lookups:
         """
         return [await self._with_ends(queue, address) for queue, address in await self.queues(topic)]
 
-    async def queues(self, topic: str) -> list[tuple[RouteQueue, str]]:
+    async def queues(self, topic: str) -> list[tuple[TopicQueue, str]]:
         """Return the queues of a topic that can be read, and who answers for each.
 
         Raises:
@@ -129,16 +129,16 @@ class Lookups:
         addresses = {name: replicas[0] for name, replicas in route.replicas.items() if replicas} | route.addresses
         return [(queue, addresses[queue.broker]) for queue in route.readable if queue.broker in addresses]
 
-    async def _queues_at_brokers(self, topic: str) -> list[tuple[RouteQueue, str]]:
-        found: list[tuple[RouteQueue, str]] = []
+    async def _queues_at_brokers(self, topic: str) -> list[tuple[TopicQueue, str]]:
+        found: list[tuple[TopicQueue, str]] = []
         for name, address in (await self.brokers()).items():
             answer = await self.call(address, Ask.GET_TOPIC_CONFIG, {"topic": topic})
             if answer.code == Code.SUCCESS:
                 count = int(json_object(answer).get("readQueueNums", 0))
-                found += [(RouteQueue(topic, name, number), address) for number in range(count)]
+                found += [(TopicQueue(topic, name, number), address) for number in range(count)]
         return found
 
-    async def _with_ends(self, queue: RouteQueue, address: str) -> Place:
+    async def _with_ends(self, queue: TopicQueue, address: str) -> Place:
         place = Place(queue.topic, queue.broker, address, queue.queue_id)
         begin = await self._offset(address, Ask.GET_MIN_OFFSET, place.ext)
         end = await self._offset(address, Ask.GET_MAX_OFFSET, place.ext)

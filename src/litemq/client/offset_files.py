@@ -13,7 +13,7 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
-from litemq.client.routes import RouteQueue
+from litemq.client.routes import TopicQueue
 
 logger = logging.getLogger(__name__)
 
@@ -25,7 +25,7 @@ class OffsetFile:
 
     def __init__(self, folder: str | Path | None, group: str, instance: str) -> None:
         self.path = Path(folder or DEFAULT).expanduser() / f"{_safe(group)}@{_safe(instance)}.json"
-        self._offsets: dict[RouteQueue, int] = {}
+        self._offsets: dict[TopicQueue, int] = {}
         self._is_changed = False
 
     def read(self) -> None:
@@ -33,7 +33,7 @@ class OffsetFile:
         try:
             found = json.loads(self.path.read_text())
             self._offsets = {
-                RouteQueue(topic, broker, int(queue_id)): int(offset)
+                TopicQueue(topic, broker, int(queue_id)): int(offset)
                 for topic, brokers in found.items()
                 for broker, queues in brokers.items()
                 for queue_id, offset in queues.items()
@@ -44,11 +44,11 @@ class OffsetFile:
             logger.warning("broadcast offsets cannot be read, the consumer begins anew: %s: %s", self.path, error)
             self._offsets = {}
 
-    def offset(self, queue: RouteQueue) -> int | None:
+    def offset(self, queue: TopicQueue) -> int | None:
         """Return how far a queue was read; None when that is not known."""
         return self._offsets.get(queue)
 
-    def note(self, queue: RouteQueue, offset: int) -> None:
+    def note(self, queue: TopicQueue, offset: int) -> None:
         """Remember how far a queue was read; ``write`` puts it down."""
         if self._offsets.get(queue) != offset:
             self._offsets[queue] = offset

@@ -9,7 +9,7 @@ from typing import Literal
 from litemq.client import consumer_requests as requests
 from litemq.client.group_member import GroupMember
 from litemq.client.offset_files import OffsetFile
-from litemq.client.routes import RouteQueue
+from litemq.client.routes import TopicQueue
 from litemq.client.tenure import Tenure
 from litemq.errors import LiteMQError
 
@@ -24,7 +24,7 @@ class OffsetKeeping:
         self._start = start
         self._file = file
 
-    async def find(self, queue: RouteQueue) -> int:
+    async def find(self, queue: TopicQueue) -> int:
         """Return where to read a queue from: behind what was finished before, else where the group begins."""
         member = self._member
         address = member.address(queue)
@@ -33,11 +33,15 @@ class OffsetKeeping:
             return known
         return await requests.first_position(member.net, address, queue, self._start)
 
-    async def known(self, queue: RouteQueue) -> int | None:
+    async def known(self, queue: TopicQueue) -> int | None:
         """Return what was put down last, by this member or another; None: nothing."""
-        if self._file is not None:
-            return self._file.offset(queue)
         member = self._member
+        if self._file is not None:
+            kept = self._file.offset(queue)
+            if kept is not None and kept > await requests.end_of(member.net, member.address(queue), queue, "last"):
+                logger.warning("offset forgotten, its queue ends before it: queue=%s offset=%d", queue, kept)
+                return None  # another cluster, or a topic that was made anew
+            return kept
         return await requests.committed(member.net, member.address(queue), member.group, queue)
 
     async def keep(self, tenures: Iterable[Tenure]) -> None:

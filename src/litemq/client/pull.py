@@ -11,7 +11,8 @@ from litemq.client._message_cy import Message
 from litemq.client.async_pull import AsyncPullConsumer, Seek
 from litemq.client.group_member import Deal
 from litemq.client.loop_face import LoopFace
-from litemq.client.subscription import Start, TopicQueue, Wanted
+from litemq.client.routes import TopicQueue
+from litemq.client.subscription import Start, Wanted
 from litemq.client.values import seconds
 
 __all__ = ["AsyncPullConsumer", "PullConsumer"]

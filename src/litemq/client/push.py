@@ -12,8 +12,9 @@ from litemq.client.async_push import STOP_S, AsyncPushConsumer
 from litemq.client.group_member import Deal
 from litemq.client.handling import Handler
 from litemq.client.loop_face import LoopFace
+from litemq.client.routes import TopicQueue
 from litemq.client.stop_signal import StopSignal
-from litemq.client.subscription import Start, TopicQueue, Wanted
+from litemq.client.subscription import Start, Wanted
 from litemq.features.breaker import Breaker
 
 __all__ = ["AsyncPushConsumer", "PushConsumer"]

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final, Literal
 
 from litemq.client._message_cy import Message
-from litemq.client.routes import RouteQueue
+from litemq.client.routes import TopicQueue
 from litemq.errors import InvalidRequest
 from litemq.format._text_cy import java_hash
 
-Choose = Callable[[Message, Sequence[RouteQueue]], RouteQueue]
+Choose = Callable[[Message, Sequence[TopicQueue]], TopicQueue]
 QueueChoice = Literal["round-robin", "random", "hash", "latency"] | Choose
 
 NAMES: Final = ("round-robin", "random", "hash", "latency")
@@ -20,7 +20,7 @@ _FORGET: Final = 0.2
 """Weight of the last answer in a broker's mean latency."""
 
 
-def queue_of_key(key: str, queues: Sequence[RouteQueue]) -> RouteQueue:
+def queue_of_key(key: str, queues: Sequence[TopicQueue]) -> TopicQueue:
     """Return the queue of a sharding key: Java's choice, so that both languages meet in one queue."""
     return queues[java_remainder(java_hash(key), len(queues))]
 
@@ -47,8 +47,8 @@ class Chooser:
         return self._how in ("round-robin", "random", "latency")
 
     def choose(
-        self, message: Message, queues: Sequence[RouteQueue], may_use: Callable[[str], bool], avoid: str = ""
-    ) -> RouteQueue | None:
+        self, message: Message, queues: Sequence[TopicQueue], may_use: Callable[[str], bool], avoid: str = ""
+    ) -> TopicQueue | None:
         """Return a queue whose broker ``may_use`` allows, another broker than ``avoid`` if there is one.
 
         None: no broker may be used.  A message with a sharding key goes to its own queue, whatever is asked for.
@@ -68,7 +68,7 @@ class Chooser:
         before = self._latencies.get(broker)
         self._latencies[broker] = took_s if before is None else before + (took_s - before) * _FORGET
 
-    def _one_of(self, message: Message, queues: Sequence[RouteQueue]) -> RouteQueue:
+    def _one_of(self, message: Message, queues: Sequence[TopicQueue]) -> TopicQueue:
         how = self._how
         if callable(how):
             return how(message, queues)

@@ -9,7 +9,7 @@ from contextlib import suppress
 
 from litemq.client import consumer_requests as requests
 from litemq.client.group_member import GroupMember
-from litemq.client.routes import RouteQueue
+from litemq.client.routes import TopicQueue
 from litemq.errors import LiteMQError
 
 RENEW_S = 20.0
@@ -28,18 +28,18 @@ class QueueLocks:
     def __init__(
         self,
         member: GroupMember,
-        on_granted: Callable[[RouteQueue, float], None],
-        on_refused: Callable[[RouteQueue], None],
+        on_granted: Callable[[TopicQueue, float], None],
+        on_refused: Callable[[TopicQueue], None],
     ) -> None:
         self._member = member
         self._on_granted = on_granted
         self._on_refused = on_refused
-        self._wanted: set[RouteQueue] = set()
-        self._held: dict[RouteQueue, float] = {}
+        self._wanted: set[TopicQueue] = set()
+        self._held: dict[TopicQueue, float] = {}
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
-    def want(self, queues: set[RouteQueue]) -> None:
+    def want(self, queues: set[TopicQueue]) -> None:
         """Take the locks of these queues; those of others are held until ``release`` gives them back."""
         self._wanted = set(queues)
         if self._task is None:
@@ -50,7 +50,7 @@ class QueueLocks:
         """Ask again now for what is not held."""
         self._wake.set()
 
-    def lost(self, address: str) -> list[RouteQueue]:
+    def lost(self, address: str) -> list[TopicQueue]:
         """Trust no lock of a broker any more whose connection was lost; return those that were held."""
         lost = []
         for queue in list(self._held):
@@ -62,7 +62,7 @@ class QueueLocks:
         self._wake.set()
         return lost
 
-    async def release(self, queue: RouteQueue) -> None:
+    async def release(self, queue: TopicQueue) -> None:
         """Give a lock back."""
         if self._held.pop(queue, None) is None:
             return
@@ -92,7 +92,7 @@ class QueueLocks:
 
     async def _ask(self) -> None:
         now = self._member.net.now()
-        due: dict[str, list[RouteQueue]] = defaultdict(list)
+        due: dict[str, list[TopicQueue]] = defaultdict(list)
         for queue in self._wanted | self._held.keys():  # of one that is being given up a message may be in hand
             if now - self._held.get(queue, -RENEW_S) >= RENEW_S:
                 with suppress(LiteMQError):
@@ -102,7 +102,7 @@ class QueueLocks:
             if isinstance(result, BaseException):
                 raise result
 
-    async def _ask_broker(self, address: str, queues: list[RouteQueue], now: float) -> None:
+    async def _ask_broker(self, address: str, queues: list[TopicQueue], now: float) -> None:
         member = self._member
         granted = await requests.lock(member.net, address, member.client_id, member.group, queues)
         for queue in queues:

@@ -10,7 +10,7 @@ from typing import Protocol
 from litemq.client._message_cy import Message
 from litemq.client.consumer_requests import Pulled, pull, pull_fields
 from litemq.client.group_member import GroupMember
-from litemq.client.routes import RouteQueue
+from litemq.client.routes import TopicQueue
 from litemq.client.subscription import Subscription
 from litemq.errors import Closed, LiteMQError, Unavailable
 
@@ -43,7 +43,7 @@ class QueueReader:
     def __init__(
         self,
         member: GroupMember,
-        queue: RouteQueue,
+        queue: TopicQueue,
         wanted: Subscription,
         sink: Sink,
         find_start: Callable[[], Awaitable[int]],

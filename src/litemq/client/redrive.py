@@ -19,7 +19,7 @@ from typing import Final, Literal
 from litemq.client.answers import check
 from litemq.client.dead_letters import DeadLetter, DeadLetters, Progress, Wanted
 from litemq.client.lookups import Lookups, Place, or_latest
-from litemq.client.routes import RouteQueue
+from litemq.client.routes import TopicQueue
 from litemq.errors import InvalidRequest, LiteMQError, Unavailable, UnknownGroup, UnknownTopic
 from litemq.features.dead_letter import dead_letter_topic
 from litemq.features.retry import ORIGIN_MESSAGE_ID, RETRY_TOPIC, retry_topic
@@ -247,7 +247,7 @@ class _Sender:
         queue, address = same[0] if same else queues[zlib.crc32(key.encode()) % len(queues)]
         return dead.origin_topic, address, queue.queue_id
 
-    async def _writable(self, topic: str) -> list[tuple[RouteQueue, str]]:
+    async def _writable(self, topic: str) -> list[tuple[TopicQueue, str]]:
         try:
             route = await self._lookups.routes.find(topic)
         except UnknownTopic:  # brokers know of a topic a moment before name servers do

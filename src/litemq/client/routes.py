@@ -31,7 +31,7 @@ _READ, _WRITE = 4, 2
 
 
 @dataclass(frozen=True, slots=True)
-class RouteQueue:
+class TopicQueue:
     """One queue of a topic and the broker that has it; applications know it as ``TopicQueue``.
 
     >>> litemq.TopicQueue("orders", "broker-a", 3).queue_id
@@ -48,8 +48,8 @@ class Route:
     """A topic's queues; ``addresses`` are its brokers' masters, ``replicas`` what may be read from beside them."""
 
     topic: str
-    writable: tuple[RouteQueue, ...]
-    readable: tuple[RouteQueue, ...]
+    writable: tuple[TopicQueue, ...]
+    readable: tuple[TopicQueue, ...]
     addresses: dict[str, str]
     replicas: dict[str, tuple[str, ...]]
     asked_at: float
@@ -175,7 +175,7 @@ class Routes:
             raise UnknownTopic(
                 f"no broker has the topic {topic!r}, and none makes it by itself; make it: litemq topic create {topic}"
             ) from None
-        queues = [RouteQueue(topic, one.broker, one.queue_id) for one in template.writable]
+        queues = [TopicQueue(topic, one.broker, one.queue_id) for one in template.writable]
         usable = tuple(one for one in queues if one.queue_id < GUESSED_QUEUES)
         return replace(template, topic=topic, writable=usable, readable=(), asked_at=self._net.now())
 
@@ -198,12 +198,12 @@ def parse_route(topic: str, found: dict, now: float) -> Route:  # type: ignore[t
         replicas[broker["brokerName"]] = tuple(address for number, address in sorted(members.items()) if number)
         if broker.get("zoneName"):
             zones[broker["brokerName"]] = broker["zoneName"]
-    writable: list[RouteQueue] = []
-    readable: list[RouteQueue] = []
+    writable: list[TopicQueue] = []
+    readable: list[TopicQueue] = []
     for queues in sorted(found.get("queueDatas") or (), key=lambda one: one["brokerName"]):
         name = queues["brokerName"]
         if queues["perm"] & _WRITE and name in addresses:
-            writable += [RouteQueue(topic, name, number) for number in range(queues["writeQueueNums"])]
+            writable += [TopicQueue(topic, name, number) for number in range(queues["writeQueueNums"])]
         if queues["perm"] & _READ:
-            readable += [RouteQueue(topic, name, number) for number in range(queues["readQueueNums"])]
+            readable += [TopicQueue(topic, name, number) for number in range(queues["readQueueNums"])]
     return Route(topic, tuple(writable), tuple(readable), addresses, replicas, now, now, zones)

@@ -11,7 +11,6 @@ store it twice, with the same id.
 from __future__ import annotations
 
 import contextlib
-import re
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,9 +23,10 @@ from litemq.client._sends_cy import Outgoing, Sent, batch_body, batch_frame, que
 from litemq.client._sends_cy import send_frame as frame_of
 from litemq.client.answers import error_of
 from litemq.client.hooks import Hooks
+from litemq.client.names import check_name
 from litemq.client.net import Net
 from litemq.client.queue_choice import Chooser
-from litemq.client.routes import Route, RouteQueue, Routes
+from litemq.client.routes import Route, Routes, TopicQueue
 from litemq.errors import InvalidRequest, LiteMQError, NoAnswer, OutcomeUnknown, RecordTooLarge, Unavailable
 from litemq.features.breaker import Breaker
 from litemq.format import properties
@@ -36,7 +36,6 @@ from litemq.wire.remoting.command import Response
 Compression = Literal["lz4", "zstd", "zlib"]
 
 _COMPRESSED: Final = {"lz4": 0x101, "zstd": 0x201, "zlib": 0x301}
-_NAME: Final = re.compile(r"[%|a-zA-Z0-9_-]{1,127}")
 _STORED: Final = frozenset({Code.SUCCESS, Code.FLUSH_DISK_TIMEOUT, 11, 12})
 """A message is stored, if not as safely as was asked for (10 to 12)."""
 _AGAIN: Final = frozenset(
@@ -66,14 +65,6 @@ class SendSettings:
             raise InvalidRequest(f"retries is {self.retries}, it must be 0 or more")
         if self.compression is not None and self.compression not in _COMPRESSED:
             raise InvalidRequest(f"compression is {self.compression!r}; choose lz4, zstd or zlib")
-
-
-def check_name(what: str, name: object) -> None:
-    """Refuse a topic or group that no broker takes."""
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise InvalidRequest(
-            f"the {what} {name!r} cannot be used: 1 to 127 of the characters a-z A-Z 0-9 _ - % | are allowed"
-        )
 
 
 def prepare(message: Message, settings: SendSettings) -> Outgoing:
@@ -127,7 +118,7 @@ class SendCore:
         self._make_breaker = make_breaker
         self._hooks = hooks
         self._breakers: dict[str, Breaker] = {}
-        self._fields: dict[RouteQueue, bytes] = {}
+        self._fields: dict[TopicQueue, bytes] = {}
         self._checked: set[str] = set()
 
     def check_topic(self, topic: str) -> None:
@@ -143,7 +134,7 @@ class SendCore:
         breaker = self._breakers.get(broker)
         return breaker is None or breaker.may(self.net.now())
 
-    async def choose(self, message: Message, deadline: float, avoid: str = "") -> tuple[Route, RouteQueue]:
+    async def choose(self, message: Message, deadline: float, avoid: str = "") -> tuple[Route, TopicQueue]:
         """Return a message's queue.
 
         Raises:
@@ -166,7 +157,7 @@ class SendCore:
             raise error
         return route, queue
 
-    async def deliver(self, outgoing: list[Outgoing], deadline: float, queue: RouteQueue | None = None) -> list[Sent]:
+    async def deliver(self, outgoing: list[Outgoing], deadline: float, queue: TopicQueue | None = None) -> list[Sent]:
         """Send messages of one topic, to one queue, as one request; return where they are, in order.
 
         Raises:
@@ -184,7 +175,7 @@ class SendCore:
                 one.text += text
             return await self._deliver(outgoing, deadline, queue)
 
-    async def _deliver(self, outgoing: list[Outgoing], deadline: float, queue: RouteQueue | None) -> list[Sent]:
+    async def _deliver(self, outgoing: list[Outgoing], deadline: float, queue: TopicQueue | None) -> list[Sent]:
         first = outgoing[0].message
         tries, pause, avoid = 0, _FIRST_PAUSE_S, ""
         unknown: LiteMQError | None = None
@@ -216,7 +207,7 @@ class SendCore:
             pause = min(pause * 2, _LONGEST_PAUSE_S)
 
     async def _try(
-        self, route: Route, queue: RouteQueue, outgoing: list[Outgoing], deadline: float
+        self, route: Route, queue: TopicQueue, outgoing: list[Outgoing], deadline: float
     ) -> list[Sent] | LiteMQError:
         """Send once; return where the messages are, or an error after which another try may do better."""
         breaker = self._breaker(queue.broker)
@@ -252,7 +243,7 @@ class SendCore:
 
         await self.net.post(route.addresses[queue.broker], frame)
 
-    async def _ask(self, route: Route, queue: RouteQueue, outgoing: list[Outgoing], timeout: float) -> Response:
+    async def _ask(self, route: Route, queue: TopicQueue, outgoing: list[Outgoing], timeout: float) -> Response:
         fields = self._fields_of(queue)
         if len(outgoing) == 1:
             (one,) = outgoing
@@ -267,7 +258,7 @@ class SendCore:
 
         return await self.net.exchange(route.addresses[queue.broker], frame, timeout)
 
-    def _fields_of(self, queue: RouteQueue) -> bytes:
+    def _fields_of(self, queue: TopicQueue) -> bytes:
         fields = self._fields.get(queue)
         if fields is None:
             if len(self._fields) > 10_000:
@@ -282,7 +273,7 @@ class SendCore:
             breaker = self._breakers[broker] = self._make_breaker()
         return breaker
 
-    def _sent(self, queue: RouteQueue, outgoing: list[Outgoing], answer: Response) -> list[Sent]:
+    def _sent(self, queue: TopicQueue, outgoing: list[Outgoing], answer: Response) -> list[Sent]:
         offset = int(answer.ext.get("queueOffset") or -1)
         number = int(answer.ext.get("queueId") or queue.queue_id)
         return sent_list(outgoing, queue.topic, queue.broker, number, offset, answer.ext.get("msgId") or "")

@@ -7,15 +7,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-from litemq.client.routes import RouteQueue
+from litemq.client.names import check_name
 from litemq.client.values import Sql, Tags
-from litemq.errors import InvalidRequest
+from litemq.errors import BadFilter, InvalidRequest
 from litemq.features.filters import TagFilter, compile_filter
 from litemq.features.filters.tag import tag_hash
 from litemq.features.retry import RETRY_PREFIX
-
-TopicQueue = RouteQueue
-"""One queue of a topic and the broker that has it, as applications name it: ``TopicQueue("orders", "broker-a", 3)``."""
 
 Start = Literal["first", "last"] | datetime | int
 """A queue's beginning or end, or a point in time: an aware ``datetime`` or milliseconds since 1970."""
@@ -73,6 +70,10 @@ def subscription(topic: str, wanted: Wanted = "*") -> Subscription:
         raise InvalidRequest(f"the filter of {topic!r} must be a tag expression, Tags(…) or Sql(…), not {wanted!r}")
     compiled = compile_filter(wanted.expression)
     assert isinstance(compiled, TagFilter)
+    for tag in compiled.tags or ():
+        if any(mark in tag for mark in "|& "):
+            column = wanted.expression.find(tag) + 1
+            raise BadFilter(f"tags are joined by ||; {tag!r} is none", wanted.expression, column)
     return Subscription(topic, compiled.expression, "TAG", tuple(sorted(compiled.tags or ())))
 
 
@@ -82,13 +83,6 @@ def subscriptions(wanted: Mapping[str, Wanted]) -> list[Subscription]:
     if not isinstance(given, Mapping) or not given:
         raise InvalidRequest(f'subscriptions must name topics and filters: {{"orders": "*"}}, not {wanted!r}')
     return [subscription(topic, filtered) for topic, filtered in wanted.items()]
-
-
-def check_name(what: str, name: str) -> None:
-    """Refuse what cannot be the name of a topic or a group."""
-    given: object = name
-    if not isinstance(given, str) or not given or len(given) > 255:
-        raise InvalidRequest(f"the {what} must be a text of 1 to 255 characters, not {name!r}")
 
 
 def check_count(what: str, count: int) -> None:

@@ -17,7 +17,7 @@ from litemq.client.handling import Handling
 from litemq.client.offset_keeping import OffsetKeeping
 from litemq.client.queue_locks import QueueLocks
 from litemq.client.queue_reader import QueueReader, shares
-from litemq.client.routes import RouteQueue
+from litemq.client.routes import TopicQueue
 from litemq.client.tenure import Tenure
 from litemq.errors import LiteMQError
 
@@ -44,7 +44,7 @@ class Tenancy:
         takes_locks: bool,
         is_broadcast: bool,
     ) -> None:
-        self.tenures: dict[RouteQueue, Tenure] = {}
+        self.tenures: dict[TopicQueue, Tenure] = {}
         self._member = member
         self._handling = handling
         self._keeping = keeping
@@ -52,13 +52,13 @@ class Tenancy:
         self._prefetch = prefetch
         self._is_shared = not takes_locks and not is_broadcast
         self._locks = QueueLocks(member, self._granted, self._refused) if takes_locks else None
-        self._leaving: set[RouteQueue] = set()
+        self._leaving: set[TopicQueue] = set()
         self._is_ending = False
         self._keeper: asyncio.Task[None] | None = None
 
     # -- what the group decides ----------------------------------------------------------------------
 
-    def share(self, share: set[RouteQueue]) -> None:
+    def share(self, share: set[TopicQueue]) -> None:
         """Have these queues from now on, and no others."""
         if self._is_ending:
             return
@@ -73,7 +73,7 @@ class Tenancy:
                 self._take_up(queue)
         self._limit()
 
-    def _take_up(self, queue: RouteQueue) -> Tenure:
+    def _take_up(self, queue: TopicQueue) -> Tenure:
         member = self._member
         tenure = self.tenures[queue] = Tenure(queue, self._handling.ready, self._placed)
 
@@ -94,7 +94,7 @@ class Tenancy:
             if tenure.reader is not None:
                 tenure.reader.limit(*limit)
 
-    def _give_up(self, queue: RouteQueue, *, is_lost: bool = False) -> None:
+    def _give_up(self, queue: TopicQueue, *, is_lost: bool = False) -> None:
         """Give a queue up; with ``is_lost`` somebody else has it already."""
         tenure = self.tenures.pop(queue)
         tenure.is_revoked = True
@@ -122,7 +122,7 @@ class Tenancy:
 
     # -- locks ---------------------------------------------------------------------------------------
 
-    def _granted(self, queue: RouteQueue, until: float) -> None:
+    def _granted(self, queue: TopicQueue, until: float) -> None:
         if self._is_ending or queue in self._leaving:
             return
         tenure = self.tenures.get(queue)
@@ -146,7 +146,7 @@ class Tenancy:
         tenure.locked_until = until
         self._handling.ready(tenure)
 
-    def _refused(self, queue: RouteQueue) -> None:
+    def _refused(self, queue: TopicQueue) -> None:
         if queue in self.tenures and not self._is_ending:
             self._give_up(queue, is_lost=True)
 
@@ -166,7 +166,7 @@ class Tenancy:
         """Tell a broker that came back how far queues are worked off, before they are dealt anew."""
         self._chores.do(self._keeping.keep(list(self.tenures.values())))
 
-    def reset(self, offsets: Mapping[RouteQueue, int]) -> None:
+    def reset(self, offsets: Mapping[TopicQueue, int]) -> None:
         """Go on at offsets that an operator set."""
         for queue, offset in offsets.items():
             if queue in self.tenures:

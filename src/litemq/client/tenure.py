@@ -9,7 +9,7 @@ from collections.abc import Callable
 from litemq.client._message_cy import Message
 from litemq.client.queue_progress import QueueProgress
 from litemq.client.queue_reader import QueueReader
-from litemq.client.routes import RouteQueue
+from litemq.client.routes import TopicQueue
 
 
 class Work:
@@ -30,7 +30,7 @@ class Tenure:
     """One queue of a push consumer.  It belongs to the loop; threads look at ``is_ended`` and ``locked_until``."""
 
     def __init__(
-        self, queue: RouteQueue, on_ready: Callable[[Tenure], None], on_placed: Callable[[Tenure], None]
+        self, queue: TopicQueue, on_ready: Callable[[Tenure], None], on_placed: Callable[[Tenure], None]
     ) -> None:
         self.queue = queue
         self.reader: QueueReader | None = None

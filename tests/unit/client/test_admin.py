@@ -21,7 +21,7 @@ import litemq
 from litemq import errors
 from litemq.broker.broker import Broker
 from litemq.client.admin import Admin, AsyncAdmin
-from litemq.client.routes import RouteQueue
+from litemq.client.routes import TopicQueue
 from litemq.client.running import run
 from litemq.config import BrokerConfig, NameserverConfig
 from litemq.nameserver.server import NameServer
@@ -173,7 +173,7 @@ def test_reset_and_lag(admin: Admin, servers: str) -> None:
     while datetime.now(UTC) < between + timedelta(milliseconds=1):
         pass
     _send(servers, "read", 2)
-    queue = RouteQueue("read", "broker-a", 0)
+    queue = TopicQueue("read", "broker-a", 0)
     goals: list[tuple[Any, int]] = [
         *(("first", 0), ("last", 5), (between, 3), (int(between.timestamp() * 1000), 3)),
         *(({0: 4}, 4), ({queue: 2}, 2)),
@@ -335,7 +335,7 @@ def test_topics_and_groups_are_on_all_brokers(tmp_path: Path) -> None:
             assert (await admin.create_group("g", max_retries=6)).brokers == ("broker-a", "broker-b")
             await admin.alter_group("g", max_retries=7)
             assert [found.groups.known("g").max_retries for found, _ in brokers.values()] == [7, 7]
-            goals = {RouteQueue("T", "broker-a", 0): 1, RouteQueue("T", "broker-b", 1): 0}
+            goals = {TopicQueue("T", "broker-a", 0): 1, TopicQueue("T", "broker-b", 1): 0}
             changes = await admin.reset_offset("g", "T", goals)
             assert [(one.broker, one.queue_id, one.after) for one in changes] == [
                 ("broker-a", 0, 1),
@@ -382,7 +382,7 @@ def test_members_tell_their_queues(tmp_path: Path) -> None:
                 await Talk.heartbeat(silent, "two@1", consumes={"g": {"T": "a"}})  # type: ignore[arg-type]
                 one, two = await admin.members("g")
                 assert (one.client_id, one.mode, one.subscriptions["T"]) == ("one@1", "clustering", "a")
-                assert one.queues == (RouteQueue("T", "broker-a", 1), RouteQueue("T", "broker-b", 1))
+                assert one.queues == (TopicQueue("T", "broker-a", 1), TopicQueue("T", "broker-b", 1))
                 assert (two.client_id, two.queues) == ("two@1", None)
                 assert (await admin.group("g")).members == 2
                 assert all(member.queues is None for member in await admin.members("g", with_queues=False))

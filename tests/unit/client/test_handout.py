@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from litemq.client.handout import Chunk, Handout, Place
-from litemq.client.routes import RouteQueue
+from litemq.client.routes import TopicQueue
 
 QUEUES = 3
 
@@ -43,7 +43,7 @@ class Handing(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.out = Handout(lambda: None, lambda _reader: None)
-        self.places = [Place(RouteQueue("t", "b", number), self.out) for number in range(QUEUES)]
+        self.places = [Place(TopicQueue("t", "b", number), self.out) for number in range(QUEUES)]
         self.readers = [_Reader() for _ in range(QUEUES)]
         for place, reader in zip(self.places, self.readers, strict=True):
             place.reader = reader  # type: ignore[assignment] # all that a handout asks for
@@ -134,7 +134,7 @@ TestHanding.settings = settings(max_examples=100, stateful_step_count=40)
 
 def test_a_chunk_is_handed_out_by_two_loops_at_once() -> None:
     out = Handout(lambda: None, lambda _reader: None)
-    place = Place(RouteQueue("t", "b", 0), out)
+    place = Place(TopicQueue("t", "b", 0), out)
     messages: Any = [_Message(0, number) for number in range(6)]
     out.put(Chunk(place, messages, 6, 60))
     one, other = out.rest(), out.rest()

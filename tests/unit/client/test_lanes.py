@@ -14,12 +14,12 @@ from litemq.client._message_cy import Message
 from litemq.client._sends_cy import Outgoing, Sent, split_batches
 from litemq.client.lanes import Buffer, TaskLane, deliver_all
 from litemq.client.queue_choice import Chooser
-from litemq.client.routes import RouteQueue
+from litemq.client.routes import TopicQueue
 from litemq.client.running import run
 from litemq.client.sending import MAX_BATCH
 from litemq.errors import InvalidRequest, Unavailable
 
-QUEUE = RouteQueue("t", "b", 0)
+QUEUE = TopicQueue("t", "b", 0)
 
 
 class Future:

@@ -60,6 +60,7 @@ def test_what_is_made_says_what_it_was_given(build: ModuleType) -> None:
         ({"tags": ""}, InvalidRequest),
         ({"tags": 3}, InvalidRequest),
         ({"keys": [""]}, InvalidRequest),
+        ({"keys": [1]}, InvalidRequest),
         ({"properties": {"a": ""}}, InvalidRequest),
         ({"properties": {"a": 1}}, InvalidRequest),
         ({"properties": {"a\x01": "b"}}, InvalidRequest),

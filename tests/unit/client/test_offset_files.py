@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from litemq.client.offset_files import OffsetFile
-from litemq.client.routes import RouteQueue
+from litemq.client.routes import TopicQueue
 
-QUEUE = RouteQueue("orders", "broker-a", 3)
+QUEUE = TopicQueue("orders", "broker-a", 3)
 
 
 def test_what_was_written_is_read(tmp_path: Path) -> None:

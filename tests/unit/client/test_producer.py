@@ -19,7 +19,7 @@ from litemq.client.async_producer import AsyncProducer
 from litemq.client.net import BlockingNet
 from litemq.client.producer import Producer
 from litemq.client.queue_choice import Chooser, java_remainder, queue_of_key
-from litemq.client.routes import RouteQueue, Routes, name_servers
+from litemq.client.routes import Routes, TopicQueue, name_servers
 from litemq.client.running import run
 from litemq.errors import (
     BufferFull,
@@ -359,14 +359,14 @@ def test_a_child_process_uses_no_connection_of_its_parent(producer: Producer, se
 
 
 def test_java_and_we_choose_the_same_queue() -> None:
-    queues = [RouteQueue("t", "b", number) for number in range(8)]
+    queues = [TopicQueue("t", "b", number) for number in range(8)]
     assert queue_of_key("o-17", queues).queue_id == 3351620 % 8
     assert java_remainder(0x80000000, 7) == 2147483648 % 7, "the hash whose absolute value Java cannot hold"
     assert java_remainder(0xFFFFFFFF, 8) == 1
 
 
 def test_the_choices() -> None:
-    queues = [RouteQueue("t", name, number) for name in ("a", "b") for number in range(2)]
+    queues = [TopicQueue("t", name, number) for name in ("a", "b") for number in range(2)]
     message = Message("t", b"", keys="k")
 
     def of(how: object, **kwargs: object) -> Chooser:

@@ -14,7 +14,7 @@ from tests.support.up import Up
 
 from litemq.client._message_cy import Message
 from litemq.client.pull import AsyncPullConsumer, PullConsumer
-from litemq.client.subscription import TopicQueue
+from litemq.client.routes import TopicQueue
 from litemq.client.values import Sql
 from litemq.errors import BadFilter, Closed, InvalidRequest, Unavailable, UnknownTopic
 

@@ -396,6 +396,30 @@ def test_broadcast_reaches_everybody_and_is_remembered_in_files(up: Up, topic: s
     )
 
 
+def test_broadcast_offsets_of_another_cluster_are_forgotten(up: Up, topic: str, group: str, tmp_path: Path) -> None:
+    up.send(topic, b"one")
+    (tmp_path / f"{group}@default.json").write_text(json.dumps({topic: {"broker-a": {"0": 900}}}))
+    got = Gathered()
+    with PushConsumer(
+        group,
+        {topic: "*"},
+        lambda message: got.add(message.body),
+        nameservers=up.nameservers,
+        broadcast=True,
+        offset_dir=tmp_path,
+    ):
+        got.wait(1)
+
+
+def test_wrong_names_and_filters_are_refused_at_once(up: Up, topic: str, group: str) -> None:
+    with pytest.raises(InvalidRequest, match="characters"):
+        PushConsumer("a b", {topic: "*"}, print, nameservers=up.nameservers)
+    with pytest.raises(InvalidRequest, match="characters"):
+        PushConsumer(group, {"t t": "*"}, print, nameservers=up.nameservers)
+    with pytest.raises(BadFilter, match=r"joined by \|\|"):
+        PushConsumer(group, {topic: "a && b"}, print, nameservers=up.nameservers)
+
+
 def test_broadcast_drops_what_fails(up: Up, topic: str, group: str, tmp_path: Path) -> None:
     up.send(topic, b"bad", b"good")
     got = Gathered()

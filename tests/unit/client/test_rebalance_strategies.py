@@ -8,17 +8,17 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from litemq.client.group_member import STRATEGIES, Deal, check_strategy, new_client_id, room_of, strategy
-from litemq.client.routes import RouteQueue
+from litemq.client.routes import TopicQueue
 from litemq.errors import InvalidRequest
 
 ROOMS = {"broker-a": "north", "broker-b": "south", "broker-c": "west"}
 
 
-def _queues(count: int) -> list[RouteQueue]:
-    return [RouteQueue("orders", broker, number) for broker in sorted(ROOMS) for number in range(count)]
+def _queues(count: int) -> list[TopicQueue]:
+    return [TopicQueue("orders", broker, number) for broker in sorted(ROOMS) for number in range(count)]
 
 
-def _shares(deal: Deal, queues: list[RouteQueue], members: list[str]) -> dict[str, list[RouteQueue]]:
+def _shares(deal: Deal, queues: list[TopicQueue], members: list[str]) -> dict[str, list[TopicQueue]]:
     return {member: list(deal(queues, members, member)) for member in members}
 
 
@@ -71,7 +71,7 @@ class Members(RuleBasedStateMachine):
         self.owners = self._owners()
         self.serial = 0
 
-    def _owners(self) -> dict[RouteQueue, str]:
+    def _owners(self) -> dict[TopicQueue, str]:
         shares = _shares(self.deal, self.queues, self.members)
         return {queue: member for member, share in shares.items() for queue in share}
 
