@@ -151,7 +151,11 @@ class Peer:
 
     @contextmanager
     def listening(self, topic: str, group: str, **how: object) -> Iterator[Listener]:
-        """Run a push consumer: ``tags``, ``ordered``, ``replies``, ``hashed``, ``failing`` (body → how often)."""
+        """Run a push consumer.
+
+        ``how``: ``tags``, ``ordered``, ``replies``, ``failing`` (body → how often), ``rejects`` (what fails is a dead
+        letter), ``hashed`` (Java shares queues by consistent hash).
+        """
         self._listeners += 1
         listener = Listener(self, f"listener-{self._listeners}", topic)
         listener.client_id = self.call("listen", name=listener.name, topic=topic, group=group, **how)

@@ -20,7 +20,7 @@ import (
 // question is a line that the Python SDK's tests write; Interop.java answers to the same words.
 type question struct {
 	Op, Name, Topic, Group, Tags, Compression, Selector string
-	Ordered, Replies                                    bool
+	Ordered, Replies, Rejects                           bool
 	Failing                                             map[string]int
 	After, Ms                                           int
 	Message                                             plainMessage
@@ -129,6 +129,8 @@ func (i *interop) listen(ask *question) any {
 			return consumer.ConsumeSuccess
 		case ask.Ordered:
 			return consumer.SuspendCurrentQueueAMoment
+		case ask.Rejects:
+			return later(-1)(c, m)
 		}
 		return later(1)(c, m)
 	}

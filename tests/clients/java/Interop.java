@@ -29,6 +29,9 @@ import org.apache.rocketmq.common.message.MessageClientExt;
 import org.apache.rocketmq.common.message.MessageConst;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
+import org.apache.rocketmq.remoting.protocol.body.ConsumeMessageDirectlyResult;
+import org.apache.rocketmq.remoting.protocol.body.ConsumerConnection;
+import org.apache.rocketmq.remoting.protocol.body.ConsumerRunningInfo;
 
 /**
  * The Java client as the other side of the Python SDK's tests: Interop NAME_SERVER RUN SERVER.
@@ -69,6 +72,9 @@ public class Interop {
             case "send": return send(ask);
             case "batch": return batch(ask);
             case "request": return request(ask);
+            case "info": return info(ask);
+            case "directly": return directly(ask);
+            case "reset": return Kit.admin.resetOffsetByTimestamp(ask.getString("topic"), ask.getString("group"), ask.getLongValue("time"), true).size();
             default: throw new IllegalArgumentException("no such op: " + ask);
         }
     }
@@ -92,7 +98,7 @@ public class Interop {
                     take(messages) ? ConsumeOrderlyStatus.SUCCESS : ConsumeOrderlyStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT);
             else
                 consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
-                    context.setDelayLevelWhenNextConsume(1);
+                    context.setDelayLevelWhenNextConsume(ask.getBooleanValue("rejects") ? -1 : 1);
                     return take(messages) ? ConsumeConcurrentlyStatus.CONSUME_SUCCESS : ConsumeConcurrentlyStatus.RECONSUME_LATER;
                 });
         }
@@ -207,5 +213,30 @@ public class Interop {
         o.put("body", Base64.getEncoder().encodeToString(answer.getBody()));
         o.put("properties", answer.getProperties());
         return o;
+    }
+
+    // -- what the tools ask of a consumer of any language --------------------------------------------
+
+    static Object info(JSONObject ask) throws Exception {
+        String group = ask.getString("group"), client = ask.getString("client");
+        ConsumerConnection connection = Kit.admin.examineConsumerConnectionInfo(group);
+        ConsumerRunningInfo info = Kit.admin.getConsumerRunningInfo(group, client, false);
+        JSONObject o = new JSONObject();
+        o.put("members", connection.getConnectionSet().stream().map(c -> c.getClientId()).collect(Collectors.toList()));
+        o.put("model", String.valueOf(connection.getMessageModel()));
+        o.put("type", String.valueOf(connection.getConsumeType()));
+        o.put("from", String.valueOf(connection.getConsumeFromWhere()));
+        o.put("tags", connection.getSubscriptionTable().get(ask.getString("topic")).getSubString());
+        o.put("queues", info.getMqTable().keySet().stream().filter(q -> q.getTopic().equals(ask.getString("topic")))
+            .map(MessageQueue::getQueueId).sorted().collect(Collectors.toList()));
+        o.put("topics", info.getSubscriptionSet().stream().map(s -> s.getTopic()).sorted().collect(Collectors.toList()));
+        o.put("shown", info.formatString());
+        return o;
+    }
+
+    static Object directly(JSONObject ask) throws Exception {
+        ConsumeMessageDirectlyResult result = Kit.admin.consumeMessageDirectly(
+            ask.getString("group"), ask.getString("client"), ask.getString("topic"), ask.getString("id"));
+        return result.getConsumeResult() + " " + result.getRemark();
     }
 }
