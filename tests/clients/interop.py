@@ -23,8 +23,9 @@ from tests.clients.servers import Server
 import litemq
 from litemq.client._message_cy import OWN_PROPERTIES
 from litemq.client.admin import Admin
+from litemq.client.dead_letters import DeadLetter
 from litemq.client.push import PushConsumer
-from litemq.errors import Unavailable
+from litemq.errors import Unavailable, UnknownTopic
 
 PythonConsumer = Callable[..., PushConsumer]
 """Topic, handler, tags, and more arguments by name → a consumer of the test's group, to be started by ``with``."""
@@ -249,6 +250,14 @@ def make_topic(server: Server, name: str, queues: int) -> None:
 
     with Admin(server.name_server) as admin:
         until(is_made, "no broker has registered")
+
+
+def dead_letters(admin: Admin, group: str) -> list[DeadLetter]:
+    """Return the dead letters of a group; there is no topic for them before the first one."""
+    try:
+        return list(admin.dead_letters(group))
+    except UnknownTopic:
+        return []
 
 
 def eventually(is_so: Callable[[], object], what: Callable[[], object], seconds: float = 60) -> None:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from tests.clients.interop import Inbox, Peer, PythonConsumer, eventually, told, wait_for
+from tests.clients.interop import Inbox, Peer, PythonConsumer, dead_letters, eventually, told, wait_for
 from tests.clients.servers import Server
 
 from litemq.client._message_cy import Message
 from litemq.client.admin import Admin
-from litemq.client.dead_letters import DeadLetter
 from litemq.client.producer import Producer
 from litemq.client.pull import PullConsumer
 from litemq.client.values import Sql
-from litemq.errors import UnknownTopic
 
 pytestmark = pytest.mark.clients
 
@@ -95,19 +93,11 @@ def test_python_finds_and_redrives_what_the_other_gave_up(
         assert (found.body, found.message_id) == (b"bad", place.message_id)
         assert admin.message(place.message_id, topic=topic).body == b"bad"
         with peer.listening(topic, group, failing={"bad": 1}, rejects=True) as listener:
-            eventually(lambda: letters(admin, group), lambda: "no dead letter")
-            (letter,) = letters(admin, group)
+            eventually(lambda: dead_letters(admin, group), lambda: "no dead letter")
+            (letter,) = dead_letters(admin, group)
             assert (letter.message.body, letter.message.keys, letter.origin_topic) == (b"bad", ("o-17",), topic)
             assert (letter.group, letter.message.message_id) == (group, place.message_id)
             assert admin.redrive(group).sent == 1
             first, second = wait_for(2, listener)
     assert (first.is_good, second.is_good) == (False, True)
     assert (second.topic, second.attempt, told(second)) == (topic, 1, told(first))
-
-
-def letters(admin: Admin, group: str) -> list[DeadLetter]:
-    """Return the dead letters of a group; there is no topic for them before the first one."""
-    try:
-        return list(admin.dead_letters(group))
-    except UnknownTopic:
-        return []
