@@ -30,7 +30,7 @@ TEMPLATE: Final = "TBW102"
 _READ, _WRITE = 4, 2
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, order=True)
 class TopicQueue:
     """One queue of a topic and the broker that has it; applications know it as ``TopicQueue``.
 
