@@ -19,7 +19,9 @@ except ModuleNotFoundError:
     from litemq import _cython_shim as cython
 
 from litemq.errors import RecordTooLarge
+from litemq.wire.remoting._entries_cy import entries
 from litemq.wire.remoting.codes import FLAG_ONEWAY, PYTHON, VERSION, Ask
+from litemq.wire.remoting.command import Response
 
 if cython.compiled:
     from cython.cimports.libc.string import memcpy
@@ -249,24 +251,38 @@ def field(name: str, value: str | bytes) -> bytes:
 def queue_fields(group: str, topic: str, queue_id: int, broker: str) -> bytes:
     """Return the fields of a send that are the same for all messages of a queue."""
     fixed = (("a", group), ("b", topic), ("c", "TBW102"), ("d", "4"), ("e", str(queue_id)), ("j", "0"), ("k", "false"))
-    return b"".join(field(name, value) for name, value in (*fixed, ("n", broker)))
+    return b"".join([field(name, value) for name, value in (*fixed, ("n", broker))])
+
+
+_PLAIN = field("f", "0") + field("h", "0") + field("m", "false")
+"""What a message says that is not compressed and has no flag."""
 
 
 def send_frame(
     fields: bytes, opaque: int, message: Message, text: bytes, sys_flag: int, body: bytes, *, oneway: bool = False
 ) -> bytes:
     """Return the frame of one message; ``fields`` are its queue's."""
-    ext = b"".join(
-        (
-            fields,
-            field("f", str(sys_flag)),
-            field("g", str(wall_ms())),
-            field("h", str(message.flag)),
-            field("i", text),
-            field("m", "false"),
-        )
-    )
+    about: bytes = _PLAIN
+    if sys_flag or message.flag:
+        about = field("f", str(sys_flag)) + field("h", str(message.flag)) + field("m", "false")
+    born = b"%d" % wall_ms()
+    ext = b"".join((fields, about, b"\0\x01g", size_word(len(born)), born, b"\0\x01i", size_word(len(text)), text))
     return _frame(Ask.SEND_MESSAGE_V2, opaque, ext, body, oneway)
+
+
+@cython.cfunc
+@cython.inline
+def size_word(size: cython.Py_ssize_t) -> bytes:
+    """Return a 32-bit size."""
+    if cython.compiled:
+        word = cython.declare(cython.uchar[4])
+        word[0] = size >> 24 & 0xFF
+        word[1] = size >> 16 & 0xFF
+        word[2] = size >> 8 & 0xFF
+        word[3] = size & 0xFF
+        return cython.cast(cython.p_char, word)[:4]
+    else:  # noqa: RET505 - the branch that is not compiled must not be seen by the compiler
+        return size.to_bytes(4, "big")
 
 
 def batch_frame(fields: bytes, opaque: int, body: bytes | bytearray, *, oneway: bool = False) -> bytes:
@@ -354,3 +370,36 @@ def has_sharding_keys(outgoing: list[Outgoing]) -> bool:
         if one.message.pairs and "__SHARDINGKEY" in one.message.pairs:
             return True
     return False
+
+
+def plain_answer(data: bytes, end: cython.Py_ssize_t) -> Response | None:
+    """Return the answer in the first ``end`` bytes when its header is binary; None: ``decode`` may know better.
+
+    Raises:
+        BadFrame: a field reaches beyond the header.
+    """
+    p: cython.p_uchar = data
+    header: cython.Py_ssize_t
+    remark: cython.Py_ssize_t
+    ext: cython.Py_ssize_t
+    if end > len(data) or end < 33 or p[4] != 1:
+        return None
+    header = get32(p, 4) & 0xFFFFFF
+    remark = get32(p, 21)
+    if header < 25 or 8 + header > end or remark > header - 25 or not p[20] & 1:
+        return None
+    ext = get32(p, 25 + remark)
+    if ext != header - 25 - remark:
+        return None
+    text = data[25 : 25 + remark].decode("utf-8", "replace") if remark else None
+    found = entries(data[29 + remark : 29 + remark + ext])
+    return Response(p[8] << 8 | p[9], found, data[8 + header : end], text, get32(p, 13), p[11] << 8 | p[12])
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def get32(p: cython.p_uchar, at: cython.Py_ssize_t) -> cython.Py_ssize_t:
+    """Return a 32-bit number without a sign."""
+    high: cython.Py_ssize_t = p[at]
+    return high << 24 | p[at + 1] << 16 | p[at + 2] << 8 | p[at + 3]

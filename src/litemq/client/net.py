@@ -14,6 +14,7 @@ import weakref
 from collections.abc import Callable
 from typing import Protocol
 
+from litemq.client._sends_cy import plain_answer
 from litemq.errors import BadFrame, Closed, NoAnswer, OutcomeUnknown
 from litemq.wire.remoting.client import Client
 from litemq.wire.remoting.codes import FLAG_ONEWAY, MAX_FRAME_SIZE
@@ -81,11 +82,32 @@ def host_and_port(address: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
+class Idle:
+    """A connection, when it was used last, and how long its calls may wait."""
+
+    __slots__ = ("_limit", "socket", "used")
+
+    def __init__(self, connection: socket.socket, timeout: float) -> None:
+        self.socket = connection
+        self.used = 0.0
+        self._limit = float("-inf")
+        self.limit_to(timeout)
+
+    def limit_to(self, timeout: float) -> None:
+        """Let calls wait for so long; what is nearly that already is left alone."""
+        if -0.01 <= timeout - self._limit <= 0.05:
+            return
+        self._limit = timeout = max(timeout, 0.001)
+        packed = struct.pack("ll", int(timeout), int(timeout % 1 * 1_000_000))
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, packed)
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, packed)
+
+
 class BlockingNet:
     """Sockets that the caller's thread writes and reads; as many for a server as threads ask it at once."""
 
     def __init__(self) -> None:
-        self._idle: dict[str, list[tuple[socket.socket, float]]] = {}
+        self._idle: dict[str, list[Idle]] = {}
         self._pid = os.getpid()
         self._is_closed = False
 
@@ -128,9 +150,9 @@ class BlockingNet:
         """Write a frame that is not answered."""
         connection = self.take(address, timeout)
         try:
-            connection.sendall(frame)
+            connection.socket.sendall(frame)
         except BaseException as error:
-            connection.close()
+            connection.socket.close()
             if isinstance(error, OSError):
                 raise NoAnswer(f"{address} closed the connection: {error}") from error
             raise
@@ -149,9 +171,9 @@ class BlockingNet:
         connection = self.take(address, timeout)
         received = b""
         try:
-            connection.sendall(data)
+            connection.socket.sendall(data)
             while True:
-                more = connection.recv(_READ_SIZE)
+                more = connection.socket.recv(_READ_SIZE)
                 if not more:
                     raise ConnectionResetError("the connection was closed")
                 received = received + more if received else more
@@ -161,7 +183,7 @@ class BlockingNet:
                         raise BadFrame(f"{address} sent a frame of {whole} bytes; is it a LiteMQ broker?")
                     if len(received) < whole:
                         break
-                    answer = decode(received if len(received) == whole else received[:whole])
+                    answer = plain_answer(received, whole) or decode(received[:whole])
                     received = received[whole:]
                     if isinstance(answer, Response) and answer.opaque == opaque:
                         self.give_back(address, connection)
@@ -169,16 +191,16 @@ class BlockingNet:
                 left = deadline - time.monotonic()
                 if left <= 0:
                     raise TimeoutError
-                _set_timeout(connection, left)
+                connection.limit_to(left)
         except BaseException as error:
-            connection.close()
+            connection.socket.close()
             if isinstance(error, OSError):  # TimeoutError is one, and so is what a socket's own limit raises
                 late = isinstance(error, TimeoutError | BlockingIOError)
                 what = f"did not answer within {timeout:.3g} s" if late else str(error.strerror or error)
                 raise OutcomeUnknown(f"{address}: {what}; what was asked may have been done") from error
             raise
 
-    def take(self, address: str, timeout: float) -> socket.socket:
+    def take(self, address: str, timeout: float) -> Idle:
         """Return a connection that nobody uses, a new one if need be; waits of its calls end after ``timeout``."""
         if self._is_closed:
             raise Closed("it is closed; make a new one")
@@ -186,20 +208,24 @@ class BlockingNet:
             self._forget_parents()
         idle = self._idle.get(address)
         while idle:
-            connection, used = idle.pop()
-            if time.monotonic() - used > _STALE_S and not _is_alive(connection):
-                connection.close()
+            one = idle.pop()
+            if time.monotonic() - one.used > _STALE_S and not _is_alive(one.socket):
+                one.socket.close()
                 continue
-            _set_timeout(connection, timeout)
-            return connection
-        return self._connect(address, timeout)
+            one.limit_to(timeout)
+            return one
+        return Idle(self._connect(address, timeout), timeout)
 
-    def give_back(self, address: str, connection: socket.socket) -> None:
+    def give_back(self, address: str, connection: Idle) -> None:
         """Keep a connection for the next who asks."""
         if self._is_closed:
-            connection.close()
-        else:
-            self._idle.setdefault(address, []).append((connection, time.monotonic()))
+            connection.socket.close()
+            return
+        connection.used = time.monotonic()
+        idle = self._idle.get(address)
+        if idle is None:
+            idle = self._idle.setdefault(address, [])
+        idle.append(connection)
 
     def _connect(self, address: str, timeout: float) -> socket.socket:
         try:
@@ -208,7 +234,6 @@ class BlockingNet:
             raise NoAnswer(f"{address} cannot be reached: {error.strerror or error}") from error
         connection.setblocking(True)  # limits are the kernel's own from here on: one call less for each wait
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        _set_timeout(connection, timeout)
         return connection
 
     def _forget_parents(self) -> None:
@@ -219,14 +244,7 @@ class BlockingNet:
     def _drop_all(self) -> None:
         for idle in list(self._idle.values()):
             while idle:
-                idle.pop()[0].close()
-
-
-def _set_timeout(connection: socket.socket, timeout: float) -> None:
-    timeout = max(timeout, 0.001)
-    packed = struct.pack("ll", int(timeout), int(timeout % 1 * 1_000_000))
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, packed)
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, packed)
+                idle.pop().socket.close()
 
 
 def _is_alive(connection: socket.socket) -> bool:

@@ -47,17 +47,21 @@ class Chooser:
         return self._how in ("round-robin", "random", "latency")
 
     def choose(
-        self, message: Message, queues: Sequence[TopicQueue], may_use: Callable[[str], bool], avoid: str = ""
+        self,
+        message: Message,
+        queues: Sequence[TopicQueue],
+        may_use: Callable[[str], bool] | None = None,
+        avoid: str = "",
     ) -> TopicQueue | None:
-        """Return a queue whose broker ``may_use`` allows, another broker than ``avoid`` if there is one.
+        """Return a queue whose broker ``may_use`` allows (None: all), another broker than ``avoid`` if there is one.
 
         None: no broker may be used.  A message with a sharding key goes to its own queue, whatever is asked for.
         """
         key = message.sharding_key
         if key is not None:
             found = queue_of_key(key, queues)
-            return found if may_use(found.broker) else None
-        usable = [one for one in queues if may_use(one.broker)]
+            return found if may_use is None or may_use(found.broker) else None
+        usable = queues if may_use is None else [one for one in queues if may_use(one.broker)]
         if not usable:
             return None
         others = [one for one in usable if one.broker != avoid] if avoid else usable

@@ -117,6 +117,11 @@ class Routes:
             f"or name yours: nameservers=… or {VARIABLE}=HOST:PORT"
         )
 
+    def fresh(self, topic: str) -> Route | None:
+        """Return a topic's route if it need not be asked for."""
+        known = self._known.get(topic)
+        return known if known is not None and self._net.now() - known.asked_at < KEPT_S else None
+
     async def find(self, topic: str, *, fresh: bool = False, timeout: float | None = None) -> Route:
         """Return a topic's route, no older than ``KEPT_S``; what is known is used when no name server answers.
 
@@ -124,10 +129,12 @@ class Routes:
             UnknownTopic: no broker has it.
             Unavailable: no name server answered, and nothing is known.
         """
+        if not fresh:
+            found = self.fresh(topic)
+            if found is not None:
+                return found
         known = self._known.get(topic)
         now = self._net.now()
-        if known is not None and not fresh and now - known.asked_at < KEPT_S:
-            return known
         try:
             answer = await self.ask(Ask.GET_ROUTEINFO_BY_TOPIC, {"topic": topic}, timeout)
         except Unavailable:

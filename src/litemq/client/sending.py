@@ -61,8 +61,9 @@ class SendSettings:
         check_name("group", self.group)
         if self.timeout <= 0:
             raise InvalidRequest(f"timeout is {self.timeout}, it must be above 0 seconds")
-        if self.retries < 0:
-            raise InvalidRequest(f"retries is {self.retries}, it must be 0 or more")
+        retries: object = self.retries
+        if not isinstance(retries, int) or retries < 0:
+            raise InvalidRequest(f"retries is {retries!r}, it must be a whole number from 0 on")
         if self.compression is not None and self.compression not in _COMPRESSED:
             raise InvalidRequest(f"compression is {self.compression!r}; choose lz4, zstd or zlib")
 
@@ -142,12 +143,15 @@ class SendCore:
             Unavailable: no broker may be used now.
         """
         self.check_topic(message.topic)
-        route = await self.routes.find_for_send(message.topic, timeout=deadline - self.net.now())
+        route = self.routes.fresh(message.topic)
+        if route is None:
+            route = await self.routes.find_for_send(message.topic, timeout=deadline - self.net.now())
         if not route.writable:
             raise Unavailable(
                 f"no broker takes messages for the topic {message.topic!r}; look at litemq cluster health"
             )
-        queue = self.chooser.choose(message, route.writable, self.may_use, avoid)
+        all_work = all(breaker.state == "closed" for breaker in self._breakers.values())
+        queue = self.chooser.choose(message, route.writable, None if all_work else self.may_use, avoid)
         if queue is None:
             error = Unavailable(
                 f"every broker of the topic {message.topic!r} failed too often; it is tried again in a while: "
