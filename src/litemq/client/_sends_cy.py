@@ -382,14 +382,14 @@ def plain_answer(data: bytes, end: cython.Py_ssize_t) -> Response | None:
     header: cython.Py_ssize_t
     remark: cython.Py_ssize_t
     ext: cython.Py_ssize_t
-    if end > len(data) or end < 33 or p[4] != 1:
+    if end > len(data) or end < 29 or p[4] != 1:
         return None
     header = get32(p, 4) & 0xFFFFFF
     remark = get32(p, 21)
-    if header < 25 or 8 + header > end or remark > header - 25 or not p[20] & 1:
+    if header < 21 or 8 + header > end or remark > header - 21 or not p[20] & 1:
         return None
     ext = get32(p, 25 + remark)
-    if ext != header - 25 - remark:
+    if ext != header - 21 - remark:
         return None
     text = data[25 : 25 + remark].decode("utf-8", "replace") if remark else None
     found = entries(data[29 + remark : 29 + remark + ext])

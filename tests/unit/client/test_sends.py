@@ -6,14 +6,16 @@ import os
 from types import ModuleType
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from litemq import _plain
 from litemq.client import _sends_cy
 from litemq.client._message_cy import Message
-from litemq.errors import RecordTooLarge
+from litemq.errors import BadFrame, RecordTooLarge
 from litemq.format import properties
-from litemq.wire.remoting.codes import Ask
-from litemq.wire.remoting.command import Request, decode
+from litemq.wire.remoting.codes import BINARY, JSON, Ask
+from litemq.wire.remoting.command import Request, Response, decode, encode_response
 
 BUILDS = [_sends_cy, _plain.load_plain("litemq.client._sends_cy")]
 
@@ -104,3 +106,32 @@ def test_what_was_sent_is_a_value(build: ModuleType) -> None:
     assert hash(one) == hash(build.Sent("ID", "t", "b", 1, 2))
     assert one != "ID"
     assert "ID" in repr(one)
+
+
+def test_answers_are_decoded_as_elsewhere(build: ModuleType) -> None:
+    answer = Response(17, {"msgId": "A,B", "queueOffset": "7"}, b"body", "no such tøpic", 0x7FFFFFF0)
+    for codec in (BINARY, JSON):
+        data = encode_response(answer, opaque=answer.opaque, codec=codec)
+        found = build.plain_answer(data + b"next", len(data))
+        if codec == JSON:
+            assert found is None
+        else:
+            assert found == decode(data)
+    bare = encode_response(Response(), opaque=1, codec=BINARY)
+    assert build.plain_answer(bare, len(bare)) == decode(bare)
+
+
+@given(data=st.data())
+def test_hostile_answers_are_refused_alike(data: st.DataObject) -> None:
+    sound = encode_response(Response(0, {"a": "b", "queueOffset": "7"}, b"x", "r"), opaque=5, codec=BINARY)
+    hostile = bytearray(sound)
+    at = data.draw(st.integers(0, len(hostile) - 1))
+    hostile[at] = data.draw(st.integers(0, 255))
+    end = data.draw(st.integers(0, len(hostile) + 2))
+    answers: list[object] = []
+    for build in BUILDS:
+        try:
+            answers.append(build.plain_answer(bytes(hostile), end))
+        except BadFrame as error:
+            answers.append(str(error))
+    assert answers[0] == answers[1]
