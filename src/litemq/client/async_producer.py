@@ -18,6 +18,7 @@ from litemq.client.producing import (
     BUFFER_BYTES,
     GROUP,
     Producing,
+    check_batching,
     close,
     make_breaker,
     message_of,
@@ -56,6 +57,7 @@ class AsyncProducer:
         self._requester = Requester(self._shared.core, group)
         holder.append(self._requester)
         self._linger = seconds(linger)
+        check_batching(self._linger, batch_bytes, buffer_bytes)
         self._batch_bytes = batch_bytes
         self._buffer = Buffer(buffer_bytes)
         self._lanes: dict[str, TaskLane] = {}

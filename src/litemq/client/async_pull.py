@@ -20,7 +20,7 @@ from litemq.client.names import check_name
 from litemq.client.queue_reader import QueueReader, shares
 from litemq.client.routes import TopicQueue, name_servers
 from litemq.client.subscription import Start, Subscription, Wanted
-from litemq.client.values import seconds
+from litemq.client.values import check_count, seconds
 from litemq.errors import Closed, InvalidRequest
 
 NO_GROUP: Final = "TOOLS_CONSUMER"
@@ -48,8 +48,8 @@ class AsyncPullConsumer:
     ) -> None:
         if group is not None:
             check_name("group", group)
-        wants.check_count("prefetch", prefetch)
-        wants.check_count("prefetch_bytes", prefetch_bytes)
+        check_count("prefetch", prefetch)
+        check_count("prefetch_bytes", prefetch_bytes)
         self.group = group or NO_GROUP
         self._has_group = group is not None
         self._servers = name_servers(nameservers)
@@ -112,7 +112,7 @@ class AsyncPullConsumer:
             from_where="CONSUME_FROM_FIRST_OFFSET" if self._start == "first" else "CONSUME_FROM_LAST_OFFSET",
             deal=self._deal,
             on_shares=self._share,
-            on_lost=lambda _address: None,
+            on_lost=self._lost,
             on_back=lambda: None,
             handlers=broker_questions.handlers(lambda: None if self._is_closed else self, properties),
         )
@@ -129,6 +129,11 @@ class AsyncPullConsumer:
             await member.stop()
             await member.net.close()
             raise
+
+    def _lost(self, _address: str) -> None:
+        """Trust nothing that a broker was told before it went: it may have forgotten the last of it."""
+        for place in self._places.values():
+            place.committed = None
 
     def _share(self, share: set[TopicQueue]) -> None:
         if not self._is_assigned:
@@ -202,7 +207,7 @@ class AsyncPullConsumer:
 
     def check_poll(self, max_messages: int) -> None:
         """Refuse a question that cannot be answered."""
-        wants.check_count("max_messages", max_messages)
+        check_count("max_messages", max_messages)
         self._check_open()
         if self._member is None:
             raise InvalidRequest("nothing is read yet: call subscribe(topic) or assign([TopicQueue(…)]) first")
@@ -216,6 +221,9 @@ class AsyncPullConsumer:
             raise InvalidRequest("a consumer without a group commits nothing; make one with a group: PullConsumer(…)")
         offsets: dict[Place, int] = {}
         if message is not None:
+            given: object = message
+            if not isinstance(given, Message) or message.queue_offset < 0:
+                raise InvalidRequest(f"commit() takes a message that was received, or nothing, not {message!r}")
             place = self._places.get(TopicQueue(message.topic, message.broker, message.queue_id))
             if place is None:
                 raise InvalidRequest(f"{message!r} is of a queue that this consumer does not have (any more)")
@@ -242,9 +250,9 @@ class AsyncPullConsumer:
         places = self._of(topic)
         member = self._member
         if not places or member is None:
-            raise InvalidRequest(f"no queue of {topic!r} is this consumer's (yet): subscribe, and see ``assignment``")
+            raise InvalidRequest(f"no queue of {topic!r} is this consumer's (yet): subscribe, and see assignment")
         if isinstance(to, Mapping):
-            offsets = {place: offset for queue, offset in to.items() for place in _named(queue, places)}
+            offsets = {place: _offset(offset) for queue, offset in to.items() for place in _named(queue, places)}
         else:
             start = wants.start_at(to)
             asked = (requests.end_of(member.net, member.address(one.queue), one.queue, start) for one in places)
@@ -366,6 +374,12 @@ class AsyncPullConsumer:
     async def handle_now(self, message: Message) -> BaseException | None:
         """Refuse: nobody here handles messages."""
         return InvalidRequest(f"a pull consumer has no handler for {message!r}")
+
+
+def _offset(given: object) -> int:
+    if not isinstance(given, int) or isinstance(given, bool) or given < 0:
+        raise InvalidRequest(f"an offset must be a whole number from 0 on, not {given!r}")
+    return given
 
 
 def _named(queue: TopicQueue | int, places: list[Place]) -> list[Place]:

@@ -28,7 +28,7 @@ from litemq.client.routes import TopicQueue, name_servers
 from litemq.client.stop_signal import SIGNALS
 from litemq.client.subscription import Start, Subscription, Wanted
 from litemq.client.tenancy import Tenancy
-from litemq.client.values import seconds
+from litemq.client.values import check_count, seconds
 from litemq.errors import Closed, InvalidRequest
 from litemq.features.breaker import Breaker
 from litemq.features.retry import retry_topic
@@ -78,10 +78,10 @@ class AsyncPushConsumer:
         if not callable(handler):
             raise InvalidRequest(f"the handler must be a function that takes a message, not {handler!r}")
         for name, count in (("concurrency", concurrency), ("prefetch", prefetch), ("batch", batch)):
-            wants.check_count(name, count)
-        wants.check_count("prefetch_bytes", prefetch_bytes)
+            check_count(name, count)
+        check_count("prefetch_bytes", prefetch_bytes)
         if max_attempts is not None:
-            wants.check_count("max_attempts", max_attempts)
+            check_count("max_attempts", max_attempts)
         self.group = group
         self._subscriptions = wants.subscriptions(subscriptions)
         self._handler = handler
@@ -307,4 +307,7 @@ class AsyncPushConsumer:
 def _breaker(given: Breaker | bool) -> Breaker | None:
     if isinstance(given, bool):
         return Breaker(failure_ratio=0.8, min_calls=20, open_s=60.0) if given else None
-    return given
+    made: object = given
+    if not isinstance(made, Breaker):
+        raise InvalidRequest(f"breaker={given!r} must be True, False, or a Breaker of litemq.features.breaker")
+    return made

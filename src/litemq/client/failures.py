@@ -41,6 +41,14 @@ def level_for(wanted_ms: int) -> int:
 
 def told(error: BaseException) -> tuple[str, str]:
     """Return an error's text and its stack, as the broker stores them with a dead letter."""
-    text = str(error) if isinstance(error, Reject) else f"{type(error).__name__}: {error}".removesuffix(": ")
+    said = _text_of(error)
+    text = said if isinstance(error, Reject) else f"{type(error).__name__}: {said}".removesuffix(": ")
     stack = "".join(traceback.format_exception(error))
     return head(text, MAX_ERROR), head_and_tail(stack, MAX_STACK)
+
+
+def _text_of(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception as failed:  # noqa: BLE001 - its message must be given back all the same
+        return f"(its text cannot be had: {type(failed).__name__})"

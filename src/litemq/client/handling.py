@@ -7,13 +7,14 @@ import inspect
 import logging
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
 from typing import Any
 
 from litemq.client._message_cy import Message
 from litemq.client.tenure import Tenure, Work
 from litemq.client.values import Reject
 from litemq.client.worker_threads import WorkerThreads
+from litemq.errors import InvalidRequest
 from litemq.features.breaker import Breaker
 
 logger = logging.getLogger(__name__)
@@ -143,7 +144,9 @@ class Handling:
             while work.done < len(messages):
                 if not self._goes_on(work):
                     return
-                handler(messages[work.done] if batch == 1 else messages[work.done : work.done + batch])
+                told = handler(messages[work.done] if batch == 1 else messages[work.done : work.done + batch])
+                if told is not None:
+                    _check_done(told)
                 work.done += batch
         except BaseException as error:  # noqa: BLE001 - whatever a handler raises, its message comes again
             work.error = error
@@ -152,11 +155,13 @@ class Handling:
         messages, batch = work.messages, self._batch
         try:
             while work.done < len(messages) and self._goes_on(work):
-                await self._handler(messages[work.done] if batch == 1 else messages[work.done : work.done + batch])
+                told = await self._handler(
+                    messages[work.done] if batch == 1 else messages[work.done : work.done + batch]
+                )
+                if told is not None:
+                    _check_done(told)
                 work.done += batch
-        except asyncio.CancelledError as error:
-            work.error = error
-        except Exception as error:  # noqa: BLE001 - as above
+        except (Exception, asyncio.CancelledError, SystemExit) as error:  # noqa: BLE001 - as above
             work.error = error
         self._collect([work])
 
@@ -215,10 +220,11 @@ class Handling:
         given: Any = message if self._batch == 1 else [message]
         try:
             if self._is_async:
-                await self._handler(given)
+                told = await self._handler(given)
             else:
-                await asyncio.get_running_loop().run_in_executor(None, self._handler, given)
-        except Exception as error:  # noqa: BLE001 - whoever asked is told
+                told = await asyncio.get_running_loop().run_in_executor(None, self._handler, given)
+            _check_done(told)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - whoever asked is told
             return error
         return None
 
@@ -258,6 +264,22 @@ class Handling:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+def _check_done(told: object) -> None:
+    """Refuse what a handler returned whose work has not begun: its message would count as handled.
+
+    Raises:
+        InvalidRequest: it is a coroutine, or a generator.
+    """
+    if not isinstance(told, Coroutine | Generator | AsyncGenerator):
+        return
+    if isinstance(told, Coroutine):
+        told.close()  # nobody will await it
+    raise InvalidRequest(
+        f"the handler returned a {type(told).__name__}, so nothing was done: give the async function itself as the "
+        "handler, not a function that calls it; and a handler must not yield"
+    )
 
 
 def is_async(handler: Handler) -> bool:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import os
+import threading
 import time
+import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from types import TracebackType
@@ -20,6 +23,7 @@ from litemq.client.producing import (
     BUFFER_BYTES,
     GROUP,
     Producing,
+    check_batching,
     close,
     make_breaker,
     message_of,
@@ -34,9 +38,22 @@ from litemq.client.values import seconds
 from litemq.errors import BufferFull
 from litemq.features.breaker import Breaker
 
+_producers: weakref.WeakSet[Producer] = weakref.WeakSet()
+
+
+def _begin_in_child() -> None:
+    """Leave to the parent what it accepted: its threads, which send that and answer requests, are not here."""
+    for producer in list(_producers):
+        producer._begin()  # noqa: SLF001 - a part of the class that no application calls
+
+
+os.register_at_fork(after_in_child=_begin_in_child)
+
 
 class Producer:
-    """Sends messages; safe to use from several threads.
+    """Sends messages; safe to use from several threads, and in a child after a fork.
+
+    What was accepted before a fork is sent by the parent; its futures tell nothing in the child.
 
     >>> with litemq.Producer() as producer:
     ...     sent = producer.send("orders", b"17 apples", tags="paid", keys="o-17")
@@ -79,10 +96,18 @@ class Producer:
         settings = SendSettings(group, seconds(timeout), retries, compression, compress_over)
         self._shared = Producing(BlockingNet(), nameservers, settings, queue_choice, breaker, hooks)
         self._linger = seconds(linger)
+        check_batching(self._linger, batch_bytes, buffer_bytes)
         self._batch_bytes = batch_bytes
-        self._buffer = Buffer(buffer_bytes)
+        self._buffer_bytes = buffer_bytes
+        self._begin()
+        _producers.add(self)
+
+    def _begin(self) -> None:
+        """Have nothing that waits, no threads, and locks that nobody holds; so a child of this process begins, too."""
+        self._buffer = Buffer(self._buffer_bytes)
         self._lanes: dict[str, ThreadLane] = {}
         self._requests: tuple[LoopThread, LoopNet, Requester] | None = None
+        self._requests_lock = threading.Lock()
 
     def __enter__(self) -> Self:
         return self
@@ -209,13 +234,14 @@ class Producer:
             NoAnswer: nobody replied in time.
         """
         self._shared.outgoing(message)
-        if self._requests is None:
-            thread = LoopThread("litemq-requests")
-            net, holder = make_net()
-            requester = Requester(self._shared.make_core(net), self._shared.settings.group)
-            holder.append(requester)
-            self._requests = thread, net, requester
-        thread, _, requester = self._requests
+        with self._requests_lock:
+            if self._requests is None:
+                thread = LoopThread("litemq-requests")
+                net, holder = make_net()
+                requester = Requester(self._shared.make_core(net), self._shared.settings.group)
+                holder.append(requester)
+                self._requests = thread, net, requester
+            thread, _, requester = self._requests
         asked = asyncio.run_coroutine_threadsafe(requester.request(message, seconds(timeout)), thread.loop)
         try:
             return asked.result()

@@ -15,7 +15,7 @@ from litemq.client.queue_choice import Chooser, QueueChoice
 from litemq.client.requests import Requester
 from litemq.client.routes import Routes, name_servers
 from litemq.client.sending import MAX_BATCH, SendCore, SendSettings, prepare
-from litemq.client.values import seconds
+from litemq.client.values import check_count, seconds
 from litemq.errors import Closed, InvalidRequest
 from litemq.features.breaker import Breaker
 
@@ -27,6 +27,18 @@ BUFFER_BYTES: Final = 32 << 20
 def make_breaker() -> Breaker:
     """Return what keeps calls from a broker: more than half failed, or took longer than a second, for 30 s."""
     return Breaker(failure_ratio=0.5, min_calls=10, open_s=30.0, slow_s=1.0)
+
+
+def check_batching(linger: float, batch_bytes: int, buffer_bytes: int) -> None:
+    """Refuse what ``send_async`` cannot work with.
+
+    Raises:
+        InvalidRequest: says what.
+    """
+    if linger < 0:
+        raise InvalidRequest(f"linger is {linger}, it must be 0 seconds or more")
+    check_count("batch_bytes", batch_bytes)
+    check_count("buffer_bytes", buffer_bytes)
 
 
 class Producing:
@@ -41,6 +53,10 @@ class Producing:
         breaker: Callable[[], Breaker],
         hooks: Hooks | None,
     ) -> None:
+        if not callable(breaker):
+            raise InvalidRequest(f"breaker must be a function that makes one, not {breaker!r}")
+        if hooks is not None and not callable(getattr(hooks, "sending", None)):
+            raise InvalidRequest(f"hooks must have a method sending(messages), which {hooks!r} has not")
         self.net = net
         self.settings = settings
         servers = name_servers(nameservers)

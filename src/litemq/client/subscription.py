@@ -85,13 +85,6 @@ def subscriptions(wanted: Mapping[str, Wanted]) -> list[Subscription]:
     return [subscription(topic, filtered) for topic, filtered in wanted.items()]
 
 
-def check_count(what: str, count: int) -> None:
-    """Refuse what is no number from 1 on."""
-    given: object = count
-    if not isinstance(given, int) or isinstance(given, bool) or given < 1:
-        raise InvalidRequest(f"{what} must be a whole number from 1 on, not {count!r}")
-
-
 def start_at(start: Start) -> Literal["first", "last"] | int:
     """Return where to begin, points in time as milliseconds.
 

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import math
+import threading
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Final
 
 from litemq.client._sends_cy import Sent
+from litemq.errors import InvalidRequest
 
-__all__ = ["Reject", "Retry", "Sent", "Sql", "Tags", "seconds"]
+__all__ = ["Reject", "Retry", "Sent", "Sql", "Tags", "check_count", "seconds"]
+
+_LONGEST_S: Final = threading.TIMEOUT_MAX
+"""Nothing waits longer, whatever is asked for: infinity is this."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,5 +61,26 @@ class Retry(Exception):
 
 
 def seconds(time: float | timedelta) -> float:
-    """Return a time span in seconds."""
-    return time.total_seconds() if isinstance(time, timedelta) else float(time)
+    """Return a time span in seconds.
+
+    Raises:
+        InvalidRequest: it is none.
+    """
+    try:
+        found = time.total_seconds() if isinstance(time, timedelta) else float(time)
+    except (TypeError, ValueError):
+        found = math.nan
+    if math.isnan(found):
+        raise InvalidRequest(f"a time must be seconds, as a number, or a timedelta, not {time!r}")
+    return max(-_LONGEST_S, min(found, _LONGEST_S))
+
+
+def check_count(what: str, count: int) -> None:
+    """Refuse what is no number from 1 on.
+
+    Raises:
+        InvalidRequest: names it.
+    """
+    given: object = count
+    if not isinstance(given, int) or isinstance(given, bool) or given < 1:
+        raise InvalidRequest(f"{what} must be a whole number from 1 on, not {count!r}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -116,3 +117,20 @@ def test_stop_ends_although_the_broker_is_gone(own: Up) -> None:
         began = time.monotonic()
     assert time.monotonic() - began < 5
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("litemq-billing")]
+
+
+def test_a_commit_is_told_again_to_a_broker_that_forgot_it(own: Up) -> None:
+    own.create("orders", 1)
+    own.send("orders", *_bodies(0, 20))
+    time.sleep(0.7)  # a kill may cost what is younger than a flush
+    with PullConsumer("audit", nameservers=own.nameservers) as one:
+        one.subscribe("orders")
+        assert len(one.poll(10, timeout=10)) == 10
+        one.commit()
+        own.restart(kill=True)  # commits are put down once a second
+        end = time.monotonic() + 20
+        while own.committed("audit", "orders") != 10:
+            assert time.monotonic() < end
+            with suppress(LiteMQError):
+                one.commit()
+            time.sleep(0.05)

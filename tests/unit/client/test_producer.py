@@ -16,7 +16,7 @@ import pytest
 
 from litemq.client._message_cy import Message, decode_messages
 from litemq.client.async_producer import AsyncProducer
-from litemq.client.net import BlockingNet
+from litemq.client.net import BlockingNet, LoopThread
 from litemq.client.producer import Producer
 from litemq.client.queue_choice import Chooser, java_remainder, queue_of_key
 from litemq.client.routes import Routes, TopicQueue, name_servers
@@ -211,6 +211,30 @@ def test_wrong_use_is_refused_in_plain_words(server: Broker, producer: Producer)
         Producer(server.nameservers, timeout=0)
     with pytest.raises(InvalidRequest, match="HOST:PORT"):
         Producer("nowhere")
+    with pytest.raises(InvalidRequest, match="seconds"):
+        producer.send("t", b"", timeout="soon")  # type: ignore[arg-type] # that is the test
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"timeout": None},
+        {"linger": -1},
+        {"batch_bytes": 0},
+        {"buffer_bytes": "1 MiB"},
+        {"retries": "2"},
+        {"breaker": Breaker()},
+        {"hooks": "trace"},
+    ],
+)
+def test_wrong_arguments_are_refused_at_once(arguments: dict[str, object]) -> None:
+    async def make() -> None:
+        AsyncProducer(**arguments)  # type: ignore[arg-type] # that is the test
+
+    with pytest.raises(InvalidRequest, match=next(iter(arguments)).removesuffix("out")):
+        Producer(**arguments)  # type: ignore[arg-type] # that is the test
+    with pytest.raises(InvalidRequest):
+        asyncio.run(make())
 
 
 def test_too_large_a_message_says_what_to_do(producer: Producer, topic: str) -> None:
@@ -256,6 +280,21 @@ def test_a_server_that_does_not_answer_is_told_in_time() -> None:
         with Producer(address, timeout=0.5) as producer, pytest.raises(Unavailable):
             producer.send("t", b"")
         assert time.monotonic() - began < 3
+
+
+def test_the_time_that_connecting_takes_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    connect = socket.create_connection
+
+    def slowly(address: tuple[str, int], timeout: float) -> socket.socket:
+        time.sleep(0.6)
+        return connect(address, timeout)
+
+    monkeypatch.setattr(socket, "create_connection", slowly)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        began = time.monotonic()
+        with Producer(f"127.0.0.1:{silent.getsockname()[1]}", timeout=1.0) as producer, pytest.raises(Unavailable):
+            producer.send("t", b"")
+        assert time.monotonic() - began < 1.4
 
 
 def test_a_silent_name_server_leaves_time_for_the_next(server: Broker) -> None:
@@ -353,6 +392,49 @@ def test_a_child_process_uses_no_connection_of_its_parent(producer: Producer, se
         producer.send(topic, b"parent")
     assert os.waitpid(child, 0)[1] == 0
     assert sorted({message.body for message in stored(server, topic)}) == [b"child", b"parent"]
+
+
+def test_a_child_process_sends_in_the_background_and_asks_as_its_parent_did(server: Broker, topic: str) -> None:
+    with Producer(server.nameservers, linger=0.3) as producer:
+        producer.send_async(topic, b"before")
+        producer.flush()
+        with pytest.raises(NoAnswer):
+            producer.request(Message(topic, b"anybody?"), timeout=0.1)
+        pending = producer.send_async(topic, b"parent")
+        child = os.fork()
+        if child == 0:
+            signal.alarm(60)
+            code = 1
+            try:
+                future = producer.send_async(topic, b"child")
+                producer.flush()
+                assert future.done()
+                with pytest.raises(NoAnswer):
+                    producer.request(Message(topic, b"anybody else?"), timeout=0.1)
+                producer.close()
+                code = 0
+            finally:
+                os._exit(code)
+        assert os.waitpid(child, 0)[1] == 0
+        pending.result(10)
+    bodies = [message.body for message in stored(server, topic)]
+    assert sorted(bodies) == [b"anybody else?", b"anybody?", b"before", b"child", b"parent"]
+
+
+def test_threads_that_ask_first_share_one_loop(server: Broker, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = []
+
+    class Slow(LoopThread):
+        def __init__(self, name: str) -> None:
+            made.append(name)
+            time.sleep(0.1)
+            super().__init__(name)
+
+    monkeypatch.setattr("litemq.client.producer.LoopThread", Slow)
+    with Producer(server.nameservers) as producer, concurrent.futures.ThreadPoolExecutor(4) as pool:
+        asked = [pool.submit(producer.request, Message(topic, b"?"), timeout=0.1) for _ in range(4)]
+        assert all(isinstance(one.exception(10), NoAnswer) for one in asked)
+    assert len(made) == 1
 
 
 # -- decisions ---------------------------------------------------------------------------------------

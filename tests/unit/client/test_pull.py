@@ -256,8 +256,18 @@ def test_wrong_use_says_what_to_do(up: Up, topic: str) -> None:
             one.commit()
         with pytest.raises(InvalidRequest, match="max_messages"):
             one.poll(0)
+        with pytest.raises(InvalidRequest, match="seconds"):
+            one.poll(timeout=None)  # type: ignore[arg-type] # that is the test
+        for offset in (-1, "3", 1.5, True):
+            with pytest.raises(InvalidRequest, match="offset"):
+                one.seek(topic, {0: offset})  # type: ignore[arg-type] # that is the test
         with pytest.raises(InvalidRequest, match="subscribe"):
             one.assign([TopicQueue(topic, "broker-a", 0)])
+    with PullConsumer("auditors", nameservers=up.nameservers) as one:
+        one.subscribe(topic)
+        for given in ("o-17", Message(topic, b"never sent")):
+            with pytest.raises(InvalidRequest, match="received"):
+                one.commit(given)  # type: ignore[arg-type] # that is the test
     with PullConsumer(nameservers=up.nameservers) as one, pytest.raises(InvalidRequest, match="TopicQueue"):
         one.assign(["orders"])  # type: ignore[list-item]
     for arguments in ({"group": ""}, {"prefetch": 0}, {"start": "soon"}, {"rebalance": "fair"}):

@@ -9,7 +9,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -231,6 +231,70 @@ def test_attempts_end_with_a_dead_letter(up: Up, topic: str, group: str) -> None
     [dead] = _dead_letters(up, group)
     assert dead.raw_properties["DLQ_REASON"] == "max_retry"
     assert dead.raw_properties["DLQ_ERROR"] == "Retry: broken"
+
+
+def test_an_error_without_a_text_is_given_back_all_the_same(up: Up, topic: str, group: str) -> None:
+    class Mute(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError
+
+    def handle(_message: Message) -> None:
+        raise Mute
+
+    up.send(topic, b"bad")
+    with PushConsumer(group, {topic: "*"}, handle, nameservers=up.nameservers, max_attempts=1):
+        _wait(lambda: _dead_letters(up, group))
+    [dead] = _dead_letters(up, group)
+    assert dead.raw_properties["DLQ_ERROR"] == "Mute: (its text cannot be had: RuntimeError)"
+    assert up.committed(group, topic) == 1
+
+
+def test_whatever_delay_is_asked_for_the_message_is_given_back(up: Up, topic: str, group: str) -> None:
+    def handle(message: Message) -> None:
+        raise Retry(delay=float(message.text()))
+
+    up.send(topic, b"inf", b"-inf", b"nan", b"1e300")
+    with PushConsumer(group, {topic: "*"}, handle, nameservers=up.nameservers):
+        _wait(lambda: up.committed(group, f"%RETRY%{group}") is not None)
+    assert up.committed(group, topic) == 4
+
+
+def _later(message: Message) -> object:
+    async def handle() -> bytes:
+        return message.body
+
+    return handle()
+
+
+def _yielding(message: Message) -> Iterator[bytes]:
+    yield message.body
+
+
+@pytest.mark.parametrize("handler", [_later, _yielding])
+def test_a_handler_that_only_promises_has_not_handled(
+    up: Up, topic: str, group: str, handler: Callable[[Message], object]
+) -> None:
+    up.send(topic, b"one")
+    with PushConsumer(group, {topic: "*"}, handler, nameservers=up.nameservers, max_attempts=1):
+        _wait(lambda: _dead_letters(up, group))
+    [dead] = _dead_letters(up, group)
+    assert "nothing was done: give the async function itself" in dead.raw_properties["DLQ_ERROR"]
+
+
+def test_an_exit_in_an_async_handler_is_a_failure_like_any_other(up: Up, topic: str, group: str) -> None:
+    got = Gathered()
+
+    async def handle(message: Message) -> None:
+        got.add(message.body)
+        if message.body == b"exit":
+            raise SystemExit(3)
+
+    up.send(topic, b"exit")
+    with PushConsumer(group, {topic: "*"}, handle, nameservers=up.nameservers, max_attempts=1):
+        _wait(lambda: _dead_letters(up, group))
+        up.send(topic, b"next")
+        got.wait(2)
+    assert up.committed(group, topic) == 2
 
 
 def test_a_message_that_cannot_be_given_back_is_kept(
@@ -531,6 +595,7 @@ def test_no_name_server_is_told_in_time(topic: str, group: str) -> None:
         {"start": "soon"},
         {"rebalance": "fair"},
         {"max_attempts": 0},
+        {"breaker": 0.5},
         {"nameservers": "nowhere"},
     ],
 )
