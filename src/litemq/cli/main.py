@@ -75,7 +75,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
 def run(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its status; whatever goes wrong is one line on stderr."""
     try:
-        status = cli.main(args=None if argv is None else list(argv), prog_name="litemq", standalone_mode=False)
+        status = _run(argv)
         output.flush()
     except output.PipeClosed:
         output.forget_stdout()
@@ -99,6 +99,14 @@ def run(argv: Sequence[str] | None = None) -> int:
     except Exception as error:  # noqa: BLE001 - a person must never see a traceback; LITEMQ_DEBUG=1 shows it
         return _fail(f"unexpected {type(error).__name__}: {error}; LITEMQ_DEBUG=1 shows where, please report it")
     return status if isinstance(status, int) else OK
+
+
+def _run(argv: Sequence[str] | None) -> object:
+    try:
+        return cli.main(args=None if argv is None else list(argv), prog_name="litemq", standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as error:  # ``litemq topic`` tells what there is, as ``litemq`` does
+        output.write_line(error.format_message())
+        return OK
 
 
 def _usage_text(error: click.ClickException) -> str:

@@ -20,7 +20,11 @@ class ArchiveFile:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._part = path.with_name(f".{path.name}.{os.getpid()}.part")
-        self._file = self._part.open("x", encoding="utf-8")
+        try:
+            self._file = self._part.open("x", encoding="utf-8")
+        except OSError as error:
+            error.filename = str(path)  # the name that was given, not the one that stands for it
+            raise
         self.count = 0
 
     def __enter__(self) -> ArchiveFile:

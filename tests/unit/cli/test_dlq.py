@@ -112,7 +112,9 @@ def test_archive(it: Command, death: Death, tmp_path: Path) -> None:
     assert "--force" in it.refused("dlq", "archive", "ge", str(file))
     out, _ = it.said("dlq", "archive", "ge", str(file), "--force", "--reason", "max_retry")
     assert out == f"0 dead letters of ge are in {file}\n"
-    assert "No such file" in it.refused("dlq", "archive", "ge", str(tmp_path / "none" / "x"))
+    assert f"{tmp_path / 'none' / 'x'}: No such file" in it.refused(
+        *("dlq", "archive", "ge", str(tmp_path / "none" / "x"))
+    )
     assert "litemq group list" in it.refused("dlq", "archive", "nobody", str(tmp_path / "x"))
     assert not (tmp_path / "x").exists()
 

@@ -125,3 +125,12 @@ def test_words_are_completed(words: str, found: list[str]) -> None:
 def test_completion_prints_a_script(shell: str, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     assert run(["completion", shell]) == 0
     assert f"_LITEMQ_COMPLETE={shell}_complete".encode() in capfdbinary.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["topic", "group", "message", "dlq", "cluster", "bench", "cluster config"])
+def test_a_group_of_commands_alone_tells_what_there_is(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(name.split()) == 0
+    told = capsys.readouterr()
+    assert told.err == ""
+    assert told.out.startswith(f"Usage: litemq {name} ")
+    assert "\nCommands:\n" in told.out
