@@ -214,7 +214,9 @@ class BlockingNet:
                 continue
             one.limit_to(timeout)
             return one
-        return Idle(self._connect(address, timeout), timeout)
+        began = time.monotonic()
+        made = self._connect(address, timeout)
+        return Idle(made, timeout - (time.monotonic() - began))
 
     def give_back(self, address: str, connection: Idle) -> None:
         """Keep a connection for the next who asks."""
