@@ -100,6 +100,10 @@ def _compress(body: bytes, how: Compression) -> bytes:
     return found
 
 
+class _QueueGone(Unavailable):
+    """A topic became smaller, and what was asked for is not there any more."""
+
+
 class SendCore:
     """Sends, and keeps what it learns: routes, breakers, latencies."""
 
@@ -197,6 +201,8 @@ class SendCore:
             found = await self._try(route, chosen, outgoing, deadline)
             if not isinstance(found, LiteMQError):
                 return found
+            if isinstance(found, _QueueGone) and self.net.now() < deadline:
+                continue  # nothing failed, and the route is new
             if isinstance(found, OutcomeUnknown):
                 unknown = found
             tries += not isinstance(found, NoAnswer)  # what was not sent can be tried as long as there is time
@@ -230,10 +236,20 @@ class SendCore:
         refusal = _explained(error_of(answer, route.addresses[queue.broker]))
         if answer.code not in _AGAIN:
             breaker.succeeded(began + took, took)  # it works; what it was asked for was wrong
+            if answer.code == Code.INVALID_PARAMETER and await self._is_gone(queue, deadline):
+                return _QueueGone(str(refusal))
             raise refusal
         if answer.code in (Code.TOPIC_NOT_EXIST, Code.NO_PERMISSION):
             self.routes.forget(queue.topic)
         return refusal
+
+    async def _is_gone(self, queue: TopicQueue, deadline: float) -> bool:
+        """Return whether a topic has lost a queue since its route was asked for; the new one is known then."""
+        try:
+            timeout = max(deadline - self.net.now(), 0.001)
+            return queue not in (await self.routes.find_for_send(queue.topic, fresh=True, timeout=timeout)).writable
+        except LiteMQError:
+            return False
 
     async def deliver_oneway(self, outgoing: Outgoing, deadline: float) -> None:
         """Send a message and wait for no answer."""

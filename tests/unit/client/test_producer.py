@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from litemq.client._message_cy import Message, decode_messages
+from litemq.client.admin import Admin
 from litemq.client.async_producer import AsyncProducer
 from litemq.client.net import BlockingNet, LoopThread
 from litemq.client.producer import Producer
@@ -435,6 +436,18 @@ def test_threads_that_ask_first_share_one_loop(server: Broker, topic: str, monke
         asked = [pool.submit(producer.request, Message(topic, b"?"), timeout=0.1) for _ in range(4)]
         assert all(isinstance(one.exception(10), NoAnswer) for one in asked)
     assert len(made) == 1
+
+
+def test_a_topic_that_becomes_smaller_is_sent_to_where_it_is(server: Broker, topic: str) -> None:
+    with Producer(server.nameservers, retries=0) as producer, Admin(server.nameservers) as admin:
+        admin.create_topic(topic, queues=8)
+        before = {producer.send(topic, b"", sharding_key=str(number)).queue_id for number in range(20)}
+        assert max(before) >= 2
+        admin.alter_topic(topic, queues=2, force=True)
+        assert {producer.send(topic, b"", sharding_key=str(number)).queue_id for number in range(20)} == {0, 1}
+        admin.alter_topic(topic, queues=1, force=True)
+        assert producer.send_async(topic, b"", sharding_key="1").result(10).queue_id == 0
+        assert {sent.queue_id for sent in producer.send_batch([Message(topic, b"")] * 3)} == {0}
 
 
 # -- decisions ---------------------------------------------------------------------------------------
