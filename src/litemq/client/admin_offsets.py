@@ -176,7 +176,7 @@ def _listed(
             if len(brokers) > 1:
                 raise InvalidRequest(
                     f"topic {topic!r} is on {', '.join(sorted(brokers))}: name the broker of queue {named}, too: "
-                    "TopicQueue(topic, broker, queue)"
+                    "TopicQueue(topic, broker, queue), on the command line --broker"
                 )
             queue = TopicQueue(topic, next(iter(brokers)), named)
         else:

@@ -18,6 +18,8 @@ QueueChoice = Literal["round-robin", "random", "hash", "latency"] | Choose
 NAMES: Final = ("round-robin", "random", "hash", "latency")
 _FORGET: Final = 0.2
 """Weight of the last answer in a broker's mean latency."""
+_FADES: Final = 0.998
+"""What is known of a broker that is not chosen becomes less with each choice: some day it is asked again."""
 
 
 def queue_of_key(key: str, queues: Sequence[TopicQueue]) -> TopicQueue:
@@ -81,9 +83,17 @@ class Chooser:
         if how == "hash" and message.keys:
             return queue_of_key(message.keys[0], queues)
         if how == "latency":
-            best = min(self._latencies.get(one.broker, 0.0) for one in queues)
-            queues = [one for one in queues if self._latencies.get(one.broker, 0.0) <= best]
+            queues = self._fastest(queues)
         turns = self._turns.get(message.topic)
         if turns is None:  # producers that start at once need not meet in one queue
             turns = self._turns[message.topic] = itertools.count(random.randrange(1 << 16))
         return queues[next(turns) % len(queues)]
+
+    def _fastest(self, queues: Sequence[TopicQueue]) -> Sequence[TopicQueue]:
+        """Return the queues of the broker that answers fastest; of one that never answered nothing bad is known."""
+        known = self._latencies
+        best = min(known.get(one.broker, 0.0) for one in queues)
+        for broker, took in list(known.items()):
+            if took > best:
+                known[broker] = took * _FADES
+        return [one for one in queues if known.get(one.broker, 0.0) <= best]

@@ -341,7 +341,7 @@ def test_topics_and_groups_are_on_all_brokers(tmp_path: Path) -> None:
                 ("broker-a", 0, 1),
                 ("broker-b", 1, 0),
             ]
-            with pytest.raises(errors.InvalidRequest, match="broker-a, broker-b"):
+            with pytest.raises(errors.InvalidRequest, match=r"broker-a, broker-b.* --broker"):
                 await admin.reset_offset("g", "T", {0: 1})
             assert (await admin.lag("g")).total == 3
             assert [(one.broker, one.messages) for one in await admin.purge_topic("T", broker="broker-b")] == [
@@ -354,6 +354,8 @@ def test_topics_and_groups_are_on_all_brokers(tmp_path: Path) -> None:
             assert [(one.where, one.status.name) for one in health.checks if one.status.name != "OK"] == [
                 ("127.0.0.1:1", "FAIL")
             ]
+            [registered] = [one for one in health.checks if one.check == "registered"]
+            assert registered.where != "127.0.0.1:1", "it told nothing"
             await admin.delete_group("g")
             await admin.delete_topic("T")
             assert [found.topics.find("T") for found, _ in brokers.values()] == [None, None]

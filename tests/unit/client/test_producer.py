@@ -475,6 +475,8 @@ def test_the_choices() -> None:
     fast.answered("a", 0.5)
     fast.answered("b", 0.1)
     assert {(fast.choose(message, queues, lambda _: True) or queues[0]).broker for _ in range(4)} == {"b"}
+    many = [(fast.choose(message, queues) or queues[0]).broker for _ in range(5000)]
+    assert many.count("a") > 1, "it may be as fast by now"
     assert len({of("hash").choose(message, queues, lambda _: True) for _ in range(9)}) == 1
     assert of(lambda _m, q: q[-1]).choose(message, queues, lambda _: True) == queues[-1]
 
