@@ -10,9 +10,12 @@ Told = Callable[[int, int], None]
 
 
 @contextmanager
-def counted(label: str) -> Iterator[Told | None]:
-    """Show a bar while something is done, if a person looks; yield what is told of (done, total)."""
-    if sys.stderr is None or not sys.stderr.isatty():
+def counted(label: str, *, is_typed: bool = False) -> Iterator[Told | None]:
+    """Show a bar while something is done, if a person looks; yield what is told of (done, total).
+
+    With ``is_typed`` the person writes on that terminal, and there is none.
+    """
+    if sys.stderr is None or not sys.stderr.isatty() or is_typed:
         yield None
         return
     from rich.console import Console

@@ -63,7 +63,7 @@ def send(
     if body is not None and file is not None:
         raise click.UsageError("give the body either as an argument or with --file")
     from litemq.cli.counting import counted
-    from litemq.cli.message_send import Letter, bodies_of, send_all
+    from litemq.cli.message_send import Letter, bodies_of, is_typed, send_all
     from litemq.cli.message_text import sent_json
     from litemq.client.producer import Producer
 
@@ -76,7 +76,8 @@ def send(
     )
     messages = (letter.with_body(one) for one in bodies_of(body, file, lines=lines) for _ in range(count))
     done, last = 0, None
-    with Producer(nameservers, group="LITEMQ_CLI") as producer, counted("send") as told:
+    bar = counted("send", is_typed=is_typed(body, file))
+    with Producer(nameservers, group="LITEMQ_CLI") as producer, bar as told:
         for last in send_all(producer, messages, batch=batch):
             done += 1
             if told is not None:

@@ -45,6 +45,11 @@ class Letter:
         )
 
 
+def is_typed(text: str | None, file: str | None) -> bool:
+    """Return whether a person writes on the terminal what is to be sent."""
+    return text is None and file in (None, STDIN) and sys.stdin is not None and sys.stdin.isatty()
+
+
 def bodies_of(text: str | None, file: str | None, *, lines: bool) -> Iterator[bytes]:
     """Yield what is to be sent: the argument, or a file's or stdin's content as one body or line by line."""
     if text is not None:
@@ -57,7 +62,7 @@ def bodies_of(text: str | None, file: str | None, *, lines: bool) -> Iterator[by
         return
     if sys.stdin is None:
         raise click.UsageError("there is no stdin; give the body as an argument, or --file")
-    if sys.stdin.isatty():
+    if is_typed(text, file):
         click.echo("reading the body from the terminal; end it with Ctrl-D", err=True)
     if lines:
         yield from _lines(sys.stdin.buffer)

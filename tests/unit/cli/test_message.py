@@ -63,6 +63,17 @@ class TestSend:
         assert out == "3 messages sent to lines\n"
         assert sorted(one["body"] for one in it.told("message", "tail", "lines")) == ["one", "three", "two"]
 
+    def test_no_bar_among_what_is_typed(self, it: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+        class Terminal(io.TextIOWrapper):
+            def isatty(self) -> bool:
+                return True
+
+        typed, shown = Terminal(io.BytesIO(b"one\ntwo\n")), io.BytesIO()
+        monkeypatch.setattr(sys, "stdin", typed)
+        monkeypatch.setattr(sys, "stderr", Terminal(shown, write_through=True))
+        it.said("message", "send", "typed", "--lines")
+        assert shown.getvalue() == b"reading the body from the terminal; end it with Ctrl-D\n"
+
     def test_stdin_and_files_as_they_are(self, it: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         _stdin(monkeypatch, b"a\nb\n\xff")
         (sent,) = it.told("message", "send", "raw")
