@@ -58,6 +58,7 @@ _LIMITS_RANGES = {
     "pull_bytes": (1, 15 * MIB),  # an answer is one frame, which has less than 16 MiB
     "max_pull_bytes": (1, 15 * MIB),
     "parked_pulls": (0, _MAX_INT),
+    "pop_in_flight": (0, _MAX_INT),
     "connections": (1, _MAX_INT),
     "connections_per_address": (1, _MAX_INT),
     "requests_in_flight": (1, _MAX_INT),
@@ -301,7 +302,10 @@ class LimitsConfig:
     """Bytes of one answer at most; one message always fits."""
 
     parked_pulls: int = 20_000
-    """Pulls that may wait for messages at the same time."""
+    """Pulls that may wait for messages at the same time; as many requests for messages by receipt may, too."""
+
+    pop_in_flight: int = 2_000_000
+    """Messages that all groups together may hold by receipts: about 25 bytes each, 65 when their time is over."""
 
     connections: int = 10_000
     connections_per_address: int = 500

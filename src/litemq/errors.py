@@ -8,6 +8,8 @@ LiteMQError
 │   ├── UnknownTopic          no such topic or queue
 │   ├── ConcurrentAppend      a second thread appends in the middle of an append
 │   ├── StaleHandle           a position whose record is another one by now
+│   ├── BadReceipt            a receipt that this broker never gave to this group
+│   ├── StaleReceipt          a receipt of a delivery that is over
 │   ├── BadFrame              bytes on a connection that are no frame: it must be closed
 │   ├── BadField              a field of a request that is missing or wrong
 │   ├── BadBody               the body of a request that cannot be read
@@ -146,6 +148,14 @@ class ConcurrentAppend(InvalidRequest):
 
 class StaleHandle(InvalidRequest):
     """The record at this position is not the one that the handle was made for."""
+
+
+class BadReceipt(InvalidRequest):
+    """A receipt that this broker never gave to this group; nothing was acknowledged."""
+
+
+class StaleReceipt(InvalidRequest):
+    """A receipt of a delivery that is over; nothing was acknowledged."""
 
 
 class BadFrame(InvalidRequest):

@@ -29,6 +29,7 @@ from litemq.broker.members import Clients
 from litemq.broker.messages import MessageMaker, own_properties
 from litemq.broker.offsets import Offsets
 from litemq.broker.pauses import Pauses
+from litemq.broker.pop import Pops
 from litemq.broker.pull import Puller
 from litemq.broker.query import Queries
 from litemq.broker.registration import Identity, Registered, Registration
@@ -152,7 +153,7 @@ class Broker:
         self.offsets = Offsets(store, self.topics, self.groups)
         self.filters = Filters()
         self.clients = Clients(self.groups, self.topics, self.filters, self.clock)
-        self.assignment = Assignment(config.name, self.topics, self.clients, self.registration)
+        self.assignment = Assignment(config.name, self.topics, self.groups, self.clients, self.registration)
         self.locks = QueueLocks()
         self.on_tick.append(self.clients.tick)
         self.schedule = Schedule(store, now_ms=self.clock.now_ms)
@@ -182,6 +183,20 @@ class Broker:
             on_loop=loop.call_soon_threadsafe,
             now_ms=self.clock.monotonic_ms,
         )
+        self.pops = Pops(
+            store,
+            self.topics,
+            self.groups,
+            self.offsets,
+            self.retries,
+            self.puller,
+            cold=self._cold,
+            on_loop=loop.call_soon_threadsafe,
+            now_ms=self.clock.now_ms,
+            appended=lambda: store.ask_flush() if self.durability.waits else self.puller.wake(),
+        )
+        self.on_tick.append(self.pops.tick)
+        self.reports["pop"] = self.pops.report
         self.clients.on_subscriptions = self.puller.check_anew
         self.durability.on_readable = self._readable
         self.bench = Bench(store, self.durability, self.puller, BusyPoll(loop, config.busy_poll_us))
@@ -246,6 +261,7 @@ class Broker:
             with suppress(asyncio.CancelledError):
                 await worker
         self.server.serve_rest()
+        self.pops.answer_all()
         self.puller.answer_all()
         if self.store.failure is None:
             await asyncio.get_running_loop().run_in_executor(None, self.store.flush)
@@ -253,6 +269,7 @@ class Broker:
         await self.server.close()
         self._cold.shutdown()
         self.schedule.close()
+        self.pops.close()
         self.store.close()
         logger.info("broker stopped: name=%s", self.config.name)
 

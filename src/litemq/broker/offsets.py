@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from litemq.broker.groups import Groups
 from litemq.broker.topics import Topic, Topics
 from litemq.errors import BadField
@@ -18,6 +20,8 @@ class Offsets:
         self.resets: dict[tuple[str, str, int], int] = {}
         """(group, topic, queue) → offset that an operator set and the group's next pull is told of; until then commits
         are ignored."""
+        self.on_reset: list[Callable[[str, str, int, int], None]] = []
+        """Called with group, topic, queue and offset when an operator sets one."""
 
     def queue(self, name: str, queue_id: int) -> Topic:
         """Return the topic of a queue that exists."""
@@ -56,6 +60,8 @@ class Offsets:
         """Set a group's offset; its consumers go there with their next pull."""
         self._store.progress.commit(group, topic, queue_id, offset)
         self.resets[(group, topic, queue_id)] = offset
+        for told in self.on_reset:
+            told(group, topic, queue_id, offset)
 
     def take_reset(self, group: str, topic: str, queue_id: int) -> int | None:
         """Return the offset that a pull must be told of, once."""

@@ -179,14 +179,23 @@ class Retries:
 
     def unmatched(self, record: Record, group: str) -> Message:
         """Return the dead letter of a message that a group's filter did not let pass."""
+        return self._letter_of(record, group, "filtered_out", record.reconsume_times or 0)
+
+    def exhausted(self, record: Record, group: str, attempts: int) -> Message:
+        """Return the dead letter of a message that a group got so often by receipts and never acknowledged."""
+        return self._letter_of(record, group, "max_retry", (record.reconsume_times or 0) + attempts - 1)
+
+    def _letter_of(self, record: Record, group: str, reason: Reason, retry_count: int) -> Message:
+        origin_id = message_id.offset_id(self._store_host, record.position)
+        topic, first_id = retry.origin_of(record.properties, topic=record.topic, message_id=origin_id)
         death = Death(
-            reason="filtered_out",
+            reason=reason,
             group=group,
-            origin_topic=record.topic,
-            origin_message_id=message_id.offset_id(self._store_host, record.position),
+            origin_topic=topic,
+            origin_message_id=first_id,
             origin_queue=record.queue_id,
             origin_offset=record.queue_offset,
-            retry_count=record.reconsume_times or 0,
+            retry_count=retry_count,
             time_ms=self._now_ms(),
         )
         kept = {name: value for name, value in record.properties.items() if name not in _OWN}

@@ -15,7 +15,7 @@ from litemq.broker.pull import Puller
 from litemq.broker.retries import Retries
 from litemq.broker.topics import Topics
 from litemq.clock import Clock
-from litemq.format.names import CHANGES_TOPIC, PROGRESS_TOPIC
+from litemq.format.names import CHANGES_TOPIC, POP_TOPIC, PROGRESS_TOPIC
 from litemq.store.message_store import MessageStore
 
 _SECOND_MS = 1_000
@@ -24,7 +24,7 @@ _TOPICS_AT_ONCE = 500
 _TRAFFIC = 20
 """A topic with traffic takes as long as so many without."""
 _KEPT_MS = 86_400_000
-_OWN_TOPICS = (CHANGES_TOPIC, PROGRESS_TOPIC)
+_OWN_TOPICS = (CHANGES_TOPIC, PROGRESS_TOPIC, POP_TOPIC)
 
 Key = tuple[str, str]
 """Group and topic."""

@@ -76,6 +76,7 @@ STATUS_NAMES: Final = ("normal", "prepared", "committed", "rolled_back")
 RESERVED_TOPIC_PREFIX: Final = "LITEMQ_SYS_"
 CHANGES_TOPIC: Final = "LITEMQ_SYS_CHANGES"
 PROGRESS_TOPIC: Final = "LITEMQ_SYS_PROGRESS"
+POP_TOPIC: Final = "LITEMQ_SYS_POP"
 SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
 
 # -- sys flag bits -------------------------------------------------------------------------------

@@ -66,7 +66,7 @@ class StateWriter:
         return self._apply(change, origin)
 
     def _apply(self, change: Change, origin: int | None = None) -> Appended:
-        appended = self._append(self._message_of(change, origin))
+        appended = self.append(self._message_of(change, origin))
         if change.op == "topic-deleted":
             # Files go below, so the change must not be lost: flushed first, it is met again by every recovery.
             self._flusher.flush()
@@ -176,7 +176,7 @@ class StateWriter:
     def save_progress(self) -> None:
         """Append what groups committed since the last time."""
         for body, keys in self._progress.take_changes(self._appender.max_record // 2):
-            appended = self._append(Message(PROGRESS_TOPIC, body, born_time=self._clock.now_ms()))
+            appended = self.append(Message(PROGRESS_TOPIC, body, born_time=self._clock.now_ms()))
             self._progress.saved(keys, appended.position)
 
     # -- both ------------------------------------------------------------------------------------
@@ -223,7 +223,8 @@ class StateWriter:
                 *(live.change.op, live.change.name, live.position, error),
             )
 
-    def _append(self, message: Message) -> Appended:
+    def append(self, message: Message) -> Appended:
+        """Append a record of a reserved topic."""
         return self._appender.append([message], self._queues.reserved, self._open_reserved, is_state=True)[0]
 
     def _open_reserved(self, wanted: set[tuple[str, int]]) -> None:

@@ -119,8 +119,19 @@ class Ask(IntEnum):
     SET_MESSAGE_REQUEST_MODE = 401
     GET_BROKER_MEMBER_GROUP = 901
     BROKER_HEARTBEAT = 904
+    POP_MESSAGE = 200050
+    ACK_MESSAGE = 200051
+    PEEK_MESSAGE = 200052
+    CHANGE_MESSAGE_INVISIBLETIME = 200053
+    NOTIFICATION = 200054
+    POLLING_INFO = 200055
+    BATCH_ACK_MESSAGE = 200151
     LITEMQ_STATISTICS = 31001  # 31000 to 31999 are LiteMQ's own
     LITEMQ_PURGE_TOPIC = 31002
+
+
+CUT: Final = {int(ask) & 0xFFFF: int(ask) for ask in Ask if ask > 0x7FFF}
+"""What a binary header, whose codes have 16 bits, leaves of the longer ones."""
 
 
 @unique
@@ -148,6 +159,8 @@ class Code(IntEnum):
     CONSUMER_NOT_ONLINE = 206
     CONSUME_MSG_TIMEOUT = 207
     NO_MESSAGE = 208
+    POLLING_FULL = 209
+    POLLING_TIMEOUT = 210
     FLOW_CONTROL = 215
     ILLEGAL_OPERATION = 604
     GO_AWAY = 1500

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 
 from litemq.errors import BadFrame
 from litemq.wire.remoting._entries_cy import entries
-from litemq.wire.remoting.codes import BINARY, FLAG_ONEWAY, FLAG_RESPONSE, JSON, LANGUAGES, MAX_FRAME_SIZE, VERSION
+from litemq.wire.remoting.codes import BINARY, CUT, FLAG_ONEWAY, FLAG_RESPONSE, JSON, LANGUAGES, MAX_FRAME_SIZE, VERSION
 
 _BINARY_HEAD = struct.Struct(
     ">h"  # code
@@ -226,7 +226,7 @@ def _from_binary(header: memoryview, body: bytes) -> Request | Response:
     if ext_size < 0 or at + 4 + ext_size > len(header):
         raise BadFrame(f"ext fields of {ext_size} bytes in a binary header of {len(header)}")
     return _command(
-        code=code,
+        code=code if flag & FLAG_RESPONSE else CUT.get(code, code),
         language=LANGUAGES[language] if language < len(LANGUAGES) else "OTHER",
         version=version,
         opaque=opaque,

@@ -14,6 +14,8 @@ CODES: dict[type[BaseException], Code] = {
     errors.InvalidRequest: Code.INVALID_PARAMETER,
     errors.RecordTooLarge: Code.MESSAGE_ILLEGAL,
     errors.NotSupported: Code.MESSAGE_ILLEGAL,
+    errors.BadReceipt: Code.MESSAGE_ILLEGAL,
+    errors.StaleReceipt: Code.NO_MESSAGE,
     errors.ReservedName: Code.NO_PERMISSION,
     errors.NoPermission: Code.NO_PERMISSION,
     errors.UnknownTopic: Code.TOPIC_NOT_EXIST,

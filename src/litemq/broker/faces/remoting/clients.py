@@ -59,21 +59,8 @@ def handlers(broker: Broker) -> Handlers:
             broker.filters.of(str(data.get("subString") or ""), str(data.get("expressionType") or "TAG"))
         return Response()
 
-    async def assign(_connection: Connection, request: Request) -> Response:
-        read = bodies.load(request.body, "a question for queues")
-        names = {name: str(read.get(name) or "") for name in ("consumerGroup", "topic", "clientId")}
-        found = await broker.assignment.queues_for(
-            fields.text(names, "consumerGroup"),
-            fields.text(names, "topic"),
-            fields.text(names, "clientId"),
-            strategy=str(read.get("strategyName") or "AVG"),
-            model=str(read.get("messageModel") or "CLUSTERING"),
-        )
-        queues = [{"messageQueue": bodies.queue(*queue), "mode": "PULL"} for queue in found]
-        return Response(body=bodies.dump({"messageQueueAssignments": queues}))
-
     return {
-        Ask.QUERY_ASSIGNMENT: assign,
+        **_assignment(broker),
         Ask.HEART_BEAT: heartbeat,
         Ask.UNREGISTER_CLIENT: unregister,
         Ask.GET_CONSUMER_LIST_BY_GROUP: members,
@@ -81,6 +68,37 @@ def handlers(broker: Broker) -> Handlers:
         Ask.UNLOCK_BATCH_MQ: unlock,
         Ask.CHECK_CLIENT_CONFIG: check_client,
     }
+
+
+def _assignment(broker: Broker) -> Handlers:
+    async def assign(_connection: Connection, request: Request) -> Response:
+        read = bodies.load(request.body, "a question for queues")
+        names = {name: str(read.get(name) or "") for name in ("consumerGroup", "topic", "clientId")}
+        group, topic = fields.text(names, "consumerGroup"), fields.text(names, "topic")
+        found = await broker.assignment.queues_for(
+            group,
+            topic,
+            fields.text(names, "clientId"),
+            strategy=str(read.get("strategyName") or "AVG"),
+            model=str(read.get("messageModel") or "CLUSTERING"),
+        )
+        mode = broker.assignment.mode(group, topic)[0]
+        queues = [{"messageQueue": bodies.queue(*queue), "mode": mode} for queue in found]
+        return Response(body=bodies.dump({"messageQueueAssignments": queues}))
+
+    def set_mode(_connection: Connection, request: Request) -> Response:
+        read = bodies.load(request.body, "a mode of asking for messages")
+        names = {name: str(read.get(name) or "") for name in ("consumerGroup", "topic", "mode")}
+        share = read.get("popShareQueueNum", 0)
+        broker.assignment.set_mode(
+            fields.text(names, "consumerGroup"),
+            fields.text(names, "topic"),
+            fields.text(names, "mode"),
+            share if isinstance(share, int) else 0,
+        )
+        return Response()
+
+    return {Ask.QUERY_ASSIGNMENT: assign, Ask.SET_MESSAGE_REQUEST_MODE: set_mode}
 
 
 def _lock_request(request: Request) -> tuple[str, str, dict[Queue, object]]:

@@ -10,6 +10,7 @@ from litemq.broker.faces.remoting import (
     consumption,
     groups_admin,
     offsets,
+    pops,
     pulls,
     purges,
     queries,
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 _AREAS = (
     sends,
     pulls,
+    pops,
     offsets,
     clients,
     retries,
