@@ -563,20 +563,15 @@ class Pops:
         A crash in between brings a letter twice, and loses none.
         """
         group, topic, queue_id = key
-        offsets = [queue.dead.popleft() for _ in range(min(len(queue.dead), _LETTERS_AT_ONCE))]
+        offsets = queue.take_dead(_LETTERS_AT_ONCE)
         letters = []
-        done = []
         for offset in offsets:
-            attempts = queue.attempt(offset)[0]
-            if not attempts:
-                continue
             try:
                 record = self._store.reader.message_at(topic, queue_id, offset)
             except CorruptRecord:
                 record = None
-            done.append(offset)
             if record is not None:
-                letters.append(self._retries.exhausted(record, group, attempts))
+                letters.append(self._retries.exhausted(record, group, queue.attempt(offset)[0]))
         try:
             if letters:
                 self._store.append_many(letters)
@@ -586,9 +581,9 @@ class Pops:
                 self._trouble = str(error)
                 logger.warning("dead letters not stored: group=%s topic=%s reason=%s", group, topic, error)
             return
-        finished = [offset for offset in done if queue.finish(offset)]
+        finished = [offset for offset in offsets if queue.finish(offset)]
         self.dead += len(letters)
-        self.gone += len(done) - len(letters)
+        self.gone += len(offsets) - len(letters)
         if finished:
             self.states.record([PopEntry(Kind.FINISHED, *key, finished)])
             self.states.note_progress(key, queue)

@@ -26,6 +26,8 @@ _BITS = 10
 _MASK = (1 << _BITS) - 1
 _READY = 1 << 62
 """Instead of a time: it is over, and the message waits for the next who asks."""
+_DEAD = _READY + 1
+"""… and it was handed out as often as it may be."""
 _MOST_ATTEMPTS = 0xFFFF
 _SLACK = 1_024
 _BLOCKS_AT_ONCE = 16
@@ -99,8 +101,9 @@ class PopQueue:
         self.count = 0
         """Messages held, those that are ready included."""
         self.ready_count = 0
+        """Messages whose time is over, the dead ones included."""
         self.dead: deque[int] = deque()
-        """Offsets whose last attempt has failed: whoever asks makes dead letters of them, and calls ``finish``."""
+        """Offsets whose last attempt has failed: for ``take_dead``, dead letters, and ``finish``."""
         self.told = -1
         """The floor that was noted as the group's progress; kept here for whoever notes it."""
         self.is_busy = False
@@ -144,16 +147,16 @@ class PopQueue:
         if len(self._ready) > 2 * self.ready_count + _SLACK:
             self._ready = deque(dict.fromkeys(offset for offset in self._ready if self._is_ready(offset)))
         if len(self.dead) > 2 * self.ready_count + _SLACK:
-            self.dead = deque(dict.fromkeys(offset for offset in self.dead if self._is_ready(offset)))
+            self.dead = deque(dict.fromkeys(offset for offset in self.dead if self._is_ready(offset, _DEAD)))
 
     def _expire_block(self, number: int, block: _Block, now_ms: int, max_attempts: int) -> None:
         lowest = _READY
         for row, until in enumerate(block.until):
             if until <= now_ms:
-                block.until[row] = _READY
+                is_dead = block.attempts[row] >= max_attempts
+                block.until[row] = _DEAD if is_dead else _READY
                 self.ready_count += 1
-                goal = self.dead if block.attempts[row] >= max_attempts else self._ready
-                goal.append((number << _BITS) + block.index[row])
+                (self.dead if is_dead else self._ready).append((number << _BITS) + block.index[row])
             elif until < lowest:
                 lowest = until
         block.bound = lowest
@@ -176,10 +179,19 @@ class PopQueue:
         self._ready.extendleft(reversed(found))
         return sorted(found)
 
-    def _is_ready(self, offset: int) -> bool:
+    def take_dead(self, count: int) -> list[int]:
+        """Take up to ``count`` offsets out of ``dead``: those that nobody has been given more time for since."""
+        found: dict[int, None] = {}
+        while self.dead and len(found) < count:
+            offset = self.dead.popleft()
+            if self._is_ready(offset, _DEAD):
+                found[offset] = None
+        return list(found)
+
+    def _is_ready(self, offset: int, how: int = _READY) -> bool:
         block = self._blocks.get(offset >> _BITS)
         row = block.find(offset & _MASK) if block is not None else -1
-        return block is not None and row >= 0 and block.until[row] == _READY
+        return block is not None and row >= 0 and block.until[row] == how
 
     def attempt(self, offset: int) -> tuple[int, int]:
         """Return how often a message was handed out, and when last; zeros when it is not held."""
@@ -201,7 +213,7 @@ class PopQueue:
             attempt = 1
             if row >= 0:
                 attempt = min(block.attempts[row] + 1, _MOST_ATTEMPTS)
-                self.ready_count -= block.until[row] == _READY
+                self.ready_count -= block.until[row] >= _READY
             self.count += block.put(offset & _MASK, now_ms, until_ms, attempt)
             self._lower(number, block, until_ms)
 
@@ -245,7 +257,7 @@ class PopQueue:
         row = block.find(offset & _MASK) if block is not None else -1
         if block is None or row < 0:
             return
-        self.ready_count -= block.until[row] == _READY
+        self.ready_count -= block.until[row] >= _READY
         block.generations[row], block.until[row] = generation, until_ms
         self._lower(offset >> _BITS, block, until_ms)
 
@@ -268,7 +280,7 @@ class PopQueue:
         return block, row, Standing.GOOD
 
     def _remove(self, number: int, block: _Block, row: int) -> None:
-        self.ready_count -= block.until[row] == _READY
+        self.ready_count -= block.until[row] >= _READY
         block.drop(row)
         self.count -= 1
         if not block.index:
@@ -288,7 +300,7 @@ class PopQueue:
             whole = number < offset >> _BITS
             end = len(block.index) if whole else bisect_left(block.index, offset & _MASK)
             if end:
-                self.ready_count -= block.until[:end].count(_READY)
+                self.ready_count -= sum(until >= _READY for until in block.until[:end])
                 self.count -= end
                 block.drop(0, end)
             if not block.index:
@@ -313,7 +325,7 @@ class PopQueue:
             block = self._blocks[number]
             rows = zip(block.index, block.generations, block.until, block.attempts, strict=True)
             for index, generation, until, attempt in rows:
-                yield Held((number << _BITS) + index, generation, 0 if until == _READY else until, attempt)
+                yield Held((number << _BITS) + index, generation, 0 if until >= _READY else until, attempt)
 
     @property
     def newest(self) -> int:
@@ -364,7 +376,7 @@ class PopQueue:
             for (name, _), column in zip(_COLUMNS, columns, strict=True):
                 setattr(block, name, column[at : at + count])
             for row, until in enumerate(block.until):
-                if until == _READY:
+                if until >= _READY:
                     block.until[row] = 0
             block.bound = min(block.until, default=_READY)
             heappush(queue._due, (block.bound, number))

@@ -7,17 +7,20 @@ import json
 import time
 from base64 import b64encode
 from collections.abc import Awaitable, Callable, Iterable
+from concurrent.futures import Executor, Future
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from tests.support.broker import Talk, records, running, until
 from tests.support.broker_process import BrokerProcess
+from tests.support.forgetful_fs import ForgetfulFileSystem
 from tests.support.raw_client import RawClient, binary_frame
 
 from litemq.broker.broker import Broker
 from litemq.clock import ManualClock
 from litemq.config import BrokerConfig, LimitsConfig, StoreConfig
+from litemq.errors import ReadFailed
 from litemq.format.names import POP_TOPIC
 from litemq.wire.remoting.codes import Ask, Code
 from litemq.wire.remoting.command import Response
@@ -589,3 +592,56 @@ def test_kill_9_keeps_receipts_and_loses_nothing(tmp_path: Path) -> None:
         asyncio.run(asyncio.wait_for(rest(broker.address), 30))
         assert broker.stop() == 0
     assert acknowledged == sent
+
+
+class ByHand(Executor):
+    """Runs what it is given when the test says so."""
+
+    def __init__(self) -> None:
+        self.waiting: list[tuple[Future[Any], Any]] = []
+
+    def submit(self, work: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:  # noqa: ANN401 - as its base
+        future: Future[Any] = Future()
+        self.waiting.append((future, work))
+        return future
+
+    def run(self) -> None:
+        waiting, self.waiting = self.waiting, []
+        for future, work in waiting:
+            future.set_result(work())
+
+
+def test_nobody_gets_what_is_being_read_for_somebody_else(tmp_path: Path) -> None:
+    clock = ManualClock()
+
+    async def test() -> None:
+        fs = ForgetfulFileSystem()
+        async with running(Path("/store-of-a-fake"), fs=fs, clock=clock, config=ONE_QUEUE) as (broker, talk):
+            for number in range(20):
+                await talk.send("T", b"m%02d" % number)
+            broker.store.checkpoint()
+            by_hand = ByHand()
+            broker.pops._cold = by_hand
+            other = Talk(broker.address)
+            for attempt in range(3):
+                fs.is_cold = True
+                first = asyncio.create_task(pop(talk, maxMsgNums=12))
+                await until(lambda: bool(by_hand.waiting))
+                second = asyncio.create_task(pop(other, pollTime=20_000))
+                await until(lambda: broker.pops.waiting.count == 1)
+                fs.is_cold = False
+                by_hand.run()
+                found = [*await first, *await second]
+                assert sorted(message.body for message in found) == [b"m%02d" % number for number in range(20)]
+                assert {message.times for message in found} == {attempt}
+                clock.advance(60_000)
+            fs.is_cold = True
+            failing = asyncio.create_task(talk.call(Ask.POP_MESSAGE, pop_ext("T")))
+            await until(lambda: bool(by_hand.waiting))
+            by_hand.waiting.pop()[0].set_exception(ReadFailed("the disk is gone"))
+            assert (await failing).code == Code.SERVICE_NOT_AVAILABLE
+            fs.is_cold = False
+            assert len(await pop(talk)) == 20
+            other.close()
+
+    asyncio.run(asyncio.wait_for(test(), 30))

@@ -24,7 +24,6 @@ class Machine(RuleBasedStateMachine):
         self.queue = PopQueue(first)
         self.held: dict[int, list[int]] = {}  # offset → generation, until, attempts
         self.done: set[int] = set()
-        self.dead: set[int] = set()
         self.old: list[tuple[int, int]] = []  # receipts of earlier deliveries
 
     def _deliver(self, offset: int, until: int) -> None:
@@ -88,8 +87,6 @@ class Machine(RuleBasedStateMachine):
             changed = self.queue.change(offset, known[0], self.now, self.now + invisible)
             assert changed > known[0]
             self.old.append((offset, known[0]))
-            if offset not in self.queue.dead:
-                self.dead.discard(offset)
             known[:2] = [changed, max(self.now + invisible, changed + 1)]
 
     @rule(ms=st.integers(1, 400))
@@ -99,9 +96,9 @@ class Machine(RuleBasedStateMachine):
     @rule()
     def bury(self) -> None:
         self.queue.expire(self.now, MOST)
-        while self.queue.dead:
-            offset = self.queue.dead.popleft()
-            if self.queue.attempt(offset)[0] and self.held[offset][1] <= self.now:
+        while found := self.queue.take_dead(2):
+            for offset in found:
+                assert self.held[offset][1] <= self.now
                 assert self.held[offset][2] == MOST
                 assert self.queue.finish(offset)
                 self._finish(offset)
@@ -192,3 +189,16 @@ def test_held_says_who_waits() -> None:
     queue.expire(20, 9)
     queue.deliver([3], 21, 40)
     assert list(queue.held()) == [Held(3, 21, 40, 2), Held(5, 10, 0, 1)]
+
+
+def test_a_dead_message_that_was_ready_once_is_not_handed_out_again() -> None:
+    queue = PopQueue(0)
+    queue.hand_out([0], 1, 10, 20)
+    queue.expire(20, 2)
+    queue.deliver(queue.ready(1, 21), 21, 30)
+    queue.expire(30, 2)
+    assert queue.ready(1, 31) == []
+    assert queue.change(0, 21, 31, 40) == 31
+    assert queue.take_dead(1) == []
+    queue.expire(40, 2)
+    assert queue.take_dead(1) == [0]
