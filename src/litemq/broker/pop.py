@@ -9,10 +9,23 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import Executor, Future
-from dataclasses import dataclass, field
 
 from litemq.broker.groups import Group, Groups
 from litemq.broker.offsets import Offsets
+from litemq.broker.pop_answers import (
+    MOST_MESSAGES,
+    Handed,
+    PopAnswer,
+    Popping,
+    Share,
+    TooManyWait,
+    add,
+    check_invisible,
+    hashes_of,
+    offsets_of,
+    runs_of,
+    set_times,
+)
 from litemq.broker.pop_state import Key, PopStates
 from litemq.broker.pop_waits import Waiting, Watch
 from litemq.broker.pull import Puller
@@ -30,90 +43,11 @@ from litemq.store.pull_reader import ColdPull
 
 logger = logging.getLogger(__name__)
 
-MOST_MESSAGES = 32
-"""Messages of one answer."""
-MAX_INVISIBLE_MS = 12 * 3_600_000
 _MAX_WAIT_MS = 30_000
 _MAX_LOOKS = 8
 """Reads of one queue for one answer: a filter may let very little pass."""
 _LETTERS_AT_ONCE = 100
 _COUNT_EVERY_MS = 1_000
-_OFFSET = slice(20, 28)
-_SYS_FLAG = slice(36, 40)
-_BORN_IPV6, _STORE_IPV6 = 0x10, 0x20
-_TIMES_AT = 72
-"""Where a RocketMQ record with IPv4 addresses says how often it was consumed again."""
-
-
-@dataclass(frozen=True, slots=True)
-class Handed:
-    """Messages of one queue in an answer."""
-
-    queue_id: int
-    offsets: list[int]
-
-
-@dataclass(frozen=True, slots=True)
-class PopAnswer:
-    """Messages as RocketMQ's records; ``pop_ms`` is the generation of all of these deliveries."""
-
-    pop_ms: int
-    invisible_ms: int
-    rest: int
-    """Messages that are there beside these."""
-    handed: list[Handed] = field(default_factory=list)
-    data: bytes | bytearray = b""
-    is_again: bool = False
-    """Nothing was found, but not everything was looked at."""
-
-
-@dataclass(slots=True, eq=False)
-class Popping:
-    """Somebody who wants messages, or (``is_notice``) wants to know whether there are any; answered once.
-
-    ``give`` takes None when there are none and the time is up.
-    """
-
-    group: str
-    topic: str
-    queue_id: int
-    """-1: any."""
-    count: int
-    invisible_ms: int
-    wait_ms: int
-    filter: Filter
-    give: Callable[[PopAnswer | None], None]
-    refuse: Callable[[BaseException], None]
-    gone: Callable[[], bool]
-    is_ordered: bool = False
-    begins_at_end: bool = False
-    is_notice: bool = False
-    deadline_ms: int = 0
-    has_waited: bool = False
-
-    @property
-    def key(self) -> Key:
-        """Return what it waits for."""
-        return self.group, self.topic, self.queue_id
-
-    @property
-    def is_gone(self) -> bool:
-        """Return whether nobody would take an answer."""
-        return self.gone()
-
-
-@dataclass(slots=True)
-class _Share:
-    """What one queue gives to an answer."""
-
-    queue_id: int
-    queue: PopQueue
-    offsets: list[int] = field(default_factory=list)
-    parts: list[bytearray | bytes] = field(default_factory=list)
-    size: int = 0
-    is_again: bool = False
-
-
 Reading = Generator[ColdPull, Pulled, PopAnswer]
 Looking = Generator[ColdPull, Pulled, None]
 
@@ -190,11 +124,11 @@ class Pops:
                 queue.next,
                 max_count=left,
                 max_bytes=self._puller.limits.pull_bytes - len(data),
-                tag_hashes=_hashes(popping.filter),
+                tag_hashes=hashes_of(popping.filter),
             )
             if isinstance(found, Pulled) and found.status is PullStatus.FOUND:
                 self._keep(popping.filter, found)
-                answer.handed.append(Handed(queue_id, _offsets(found)))
+                answer.handed.append(Handed(queue_id, offsets_of(found)))
                 data += memoryview(found.buffer)[found.start :]
                 left -= found.count
             if left <= 0 or len(data) >= self._puller.limits.pull_bytes:
@@ -294,14 +228,14 @@ class Pops:
             if any(self._has_any(popping, queue_id, group) for queue_id in self._queue_ids(popping)):
                 answer.handed.append(Handed(popping.queue_id, []))
             return answer
-        shares: list[_Share] = []
+        shares: list[Share] = []
         left, room = popping.count, self._puller.limits.pull_bytes
         is_again = False
         for queue_id in self._queue_ids(popping):
             queue = self._open(popping, queue_id)
             if queue.is_busy:
                 continue
-            share = _Share(queue_id, queue)
+            share = Share(queue_id, queue)
             try:
                 yield from self._take(popping, group, share, left, room if shares else max(room, 1), now)
             except LiteMQError:
@@ -326,7 +260,7 @@ class Pops:
         data = parts[0] if len(parts) == 1 else b"".join(parts)
         return PopAnswer(now, popping.invisible_ms, self._rest(popping), handed, data)
 
-    def _take(self, popping: Popping, group: Group, share: _Share, left: int, room: int, now: int) -> Looking:
+    def _take(self, popping: Popping, group: Group, share: Share, left: int, room: int, now: int) -> Looking:
         """Take from one queue: first what comes again, then what is new."""
         queue = share.queue
         key = (popping.group, popping.topic, share.queue_id)
@@ -352,9 +286,9 @@ class Pops:
             queue.is_busy = False
             self.states.note_progress(key, queue)
 
-    def _take_again(self, popping: Popping, share: _Share, again: list[int], room: int, now: int) -> Looking:
+    def _take_again(self, popping: Popping, share: Share, again: list[int], room: int, now: int) -> Looking:
         queue, until = share.queue, now + popping.invisible_ms
-        for first, count in _runs(again):
+        for first, count in runs_of(again):
             at = first
             while at < first + count and room > share.size:
                 found = yield from self._read(
@@ -363,7 +297,7 @@ class Pops:
                 behind = first + count
                 offsets: list[int] = []
                 if found.status is PullStatus.FOUND:
-                    offsets = _offsets(found)
+                    offsets = offsets_of(found)
                     behind = min(max(found.next_offset, at + 1), behind)
                 elif found.status is PullStatus.TOO_SMALL:
                     behind = min(found.next_offset, behind)
@@ -377,16 +311,16 @@ class Pops:
                         PopEntry(Kind.FINISHED, popping.group, popping.topic, share.queue_id, lost)
                     )
                 if held:
-                    _set_times(found, [queue.attempt(offset)[0] for offset in held])
+                    set_times(found, [queue.attempt(offset)[0] for offset in held])
                     queue.deliver(held, now, until)
                     self._note_handed(popping, share, held, now)
                     self.handed_out_again += len(held)
-                    _add(share, held, found)
+                    add(share, held, found)
                 at = behind
 
-    def _take_new(self, popping: Popping, share: _Share, left: int, room: int, now: int) -> Looking:
+    def _take_new(self, popping: Popping, share: Share, left: int, room: int, now: int) -> Looking:
         queue, until = share.queue, now + popping.invisible_ms
-        wanted = _hashes(popping.filter)
+        wanted = hashes_of(popping.filter)
         for _ in range(_MAX_LOOKS):
             tail = self._store.reader.queue(popping.topic, share.queue_id)
             if tail is None or tail.next_offset == queue.next:
@@ -409,17 +343,17 @@ class Pops:
                 self._keep(popping.filter, found)
             elif found.status is not PullStatus.NO_MATCH:
                 return
-            offsets = _offsets(found) if found.count else []
+            offsets = offsets_of(found) if found.count else []
             queue.hand_out(offsets, found.next_offset, now, until)
             if offsets:
                 self._note_handed(popping, share, offsets, now)
                 self.handed_out += len(offsets)
                 self.states.in_flight += len(offsets)
-                _add(share, offsets, found)
+                add(share, offsets, found)
                 return
         share.is_again = True
 
-    def _note_handed(self, popping: Popping, share: _Share, offsets: list[int], now: int) -> None:
+    def _note_handed(self, popping: Popping, share: Share, offsets: list[int], now: int) -> None:
         """Have it recorded before anything that is handed out later, even when this answer must wait for the disk."""
         numbers = (share.queue.next, now, now + popping.invisible_ms, *offsets)
         self.states.record_later(PopEntry(Kind.HANDED_OUT, popping.group, popping.topic, share.queue_id, numbers))
@@ -667,54 +601,3 @@ class Pops:
             "refusedWaiting": self.refused_waiting,
             "records": self.states.records,
         }
-
-
-class TooManyWait(Busy):
-    """As many wait as may: the answer has a code of its own."""
-
-    def __init__(self, count: int) -> None:
-        super().__init__(f"{count} requests wait for messages already (limits.parked_pulls); try again in 1000 ms")
-
-
-def check_invisible(invisible_ms: int, *, least: int = 1) -> None:
-    """Refuse a time for which no message is kept from others."""
-    if not least <= invisible_ms <= MAX_INVISIBLE_MS:
-        raise BadField(f"invisibleTime is {invisible_ms} ms, it must be {least} to {MAX_INVISIBLE_MS}")
-
-
-def _hashes(wanted: Filter) -> frozenset[int] | None:
-    return None if isinstance(wanted, SqlFilter) else wanted.hashes
-
-
-def _offsets(found: Pulled) -> list[int]:
-    """Return the queue offset of each record."""
-    buffer = found.buffer
-    return [int.from_bytes(buffer[place + _OFFSET.start : place + _OFFSET.stop], "big") for place, _ in found.places()]
-
-
-def _set_times(found: Pulled, attempts: list[int]) -> None:
-    """Let records say how often they were consumed before: what they say, and earlier deliveries of theirs."""
-    buffer = found.buffer
-    for (place, _), times in zip(found.places(), attempts, strict=True):
-        flag = int.from_bytes(buffer[place + _SYS_FLAG.start : place + _SYS_FLAG.stop], "big")
-        at = place + _TIMES_AT + 12 * bool(flag & _BORN_IPV6) + 12 * bool(flag & _STORE_IPV6)
-        stored = int.from_bytes(buffer[at : at + 4], "big", signed=True)
-        buffer[at : at + 4] = (max(stored, 0) + times).to_bytes(4, "big")
-
-
-def _add(share: _Share, offsets: list[int], found: Pulled) -> None:
-    data = memoryview(found.buffer)[found.start : found.start + found.size]
-    share.offsets += offsets
-    share.parts.append(bytes(data) if found.start or found.size < len(found.buffer) else found.buffer)
-    share.size += found.size
-
-
-def _runs(offsets: list[int]) -> list[tuple[int, int]]:
-    """Return (first, count) of each run of neighbours."""
-    runs: list[tuple[int, int]] = []
-    for offset in offsets:
-        if runs and offset == sum(runs[-1]):
-            runs[-1] = (runs[-1][0], runs[-1][1] + 1)
-        else:
-            runs.append((offset, 1))
-    return runs

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 from zlib import crc32
 
-from litemq.broker.pop import PopAnswer, Popping, TooManyWait
+from litemq.broker.pop_answers import PopAnswer, Popping, TooManyWait
 from litemq.errors import BadBody, BadReceipt, StaleReceipt
 from litemq.wire.remoting import bodies, fields
 from litemq.wire.remoting.codes import Ask, Code
