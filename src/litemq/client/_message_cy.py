@@ -115,6 +115,8 @@ class Message:
         self.group = ""
         pairs: dict[str, str] = {}
         if properties is not None:
+            if not isinstance(properties, Mapping):
+                raise InvalidRequest(f"properties must map names to values, not {properties!r}")
             for name, value in properties.items():
                 check_pair(name, value)
                 if name in OWN_PROPERTIES:
@@ -122,6 +124,8 @@ class Message:
                 pairs[name] = value
         if tags is not None:
             check_pair("tags", tags)
+            if tags == "*" or "|" in tags or " " in tags:
+                raise InvalidRequest(f"the tag {tags!r} cannot be asked for: a tag is one word without | and not *")
             pairs["TAGS"] = tags
         if keys:
             joined = keys if isinstance(keys, str) else joined_keys(keys)
@@ -250,6 +254,11 @@ def check_pair(name: str, value: str) -> None:
         raise InvalidRequest(f"property {name!r} is {value!r}: names and values must be texts")
     if not can_hold(name, value):
         raise InvalidRequest(f"property {name!r} is {value!r}: it must not be empty, nor hold the characters 1 and 2")
+    if not (name.isascii() and value.isascii()):
+        try:
+            (name + value).encode()
+        except UnicodeEncodeError:
+            raise InvalidRequest(f"property {name!r} is {value!r}: it has no UTF-8 form") from None
 
 
 @cython.cfunc

@@ -322,7 +322,7 @@ def sent_list(
     return found
 
 
-def plain_batch(messages: list[Message]) -> tuple[list[Outgoing], int] | None:
+def plain_batch(messages: list[Any]) -> tuple[list[Outgoing], int] | None:
     """Return messages on their way and their size; None when they are not all new ones of one topic without keys."""
     message: object
     one: Message

@@ -66,6 +66,11 @@ def test_what_is_made_says_what_it_was_given(build: ModuleType) -> None:
         ({"properties": {"a\x01": "b"}}, InvalidRequest),
         ({"properties": {"TAGS": "b"}}, ReservedName),
         ({"properties": {"UNIQ_KEY": "b"}}, ReservedName),
+        ({"properties": [("a", "b")]}, InvalidRequest),
+        ({"properties": {"a": "\ud800"}}, InvalidRequest),
+        ({"tags": "a||b"}, InvalidRequest),
+        ({"tags": "two words"}, InvalidRequest),
+        ({"tags": "*"}, InvalidRequest),
         ({"sharding_key": ""}, InvalidRequest),
     ],
 )

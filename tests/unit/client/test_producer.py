@@ -202,6 +202,8 @@ def test_wrong_use_is_refused_in_plain_words(server: Broker, producer: Producer)
         producer.send("t")
     with pytest.raises(InvalidRequest, match="one topic"):
         producer.send_batch([Message("t", b""), Message("u", b"")])
+    with pytest.raises(InvalidRequest, match=r"must be a litemq\.Message"):
+        producer.send_batch(["text"])  # type: ignore[list-item] # that is the test
     with pytest.raises(InvalidRequest, match="one sharding key"):
         producer.send_batch([Message("t", b"", sharding_key="a"), Message("t", b"", sharding_key="b")])
     with pytest.raises(InvalidRequest, match="round-robin"):
