@@ -11,6 +11,7 @@ from litemq.errors import BadStore
 
 FlushPolicy = Literal["async", "group", "sync"]
 WritableFormat = Literal["litemq", "rocketmq"]
+TransactionEnd = Literal["drop", "dead-letter"]
 
 MIB = 1 << 20
 _MAX_INT = 0x7FFFFFFF
@@ -69,6 +70,11 @@ _LIMITS_RANGES = {
     "producer_bytes_per_s": (0, 1 << 40),
     "queue_backlog": (0, 1 << 60),
     "waiting_bytes": (1, 1 << 40),
+}
+_TRANSACTION_RANGES = {
+    "first_check_ms": (1, _MAX_INT),
+    "check_interval_ms": (1, _MAX_INT),
+    "max_checks": (1, 255),
 }
 _FRACTIONS = ("retention_hours", "disk_start_ratio", "disk_force_ratio", "disk_refuse_ratio")
 _MAY_BE_NONE = ("segment_bytes", "queue_entries", "index_slots", "index_entries", "delete_hour")
@@ -337,3 +343,31 @@ class LimitsConfig:
 
     def __post_init__(self) -> None:
         _check_ranges(self, _LIMITS_RANGES)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionConfig:
+    """Transactional messages: when their producers are asked how a transaction ended, and how often."""
+
+    first_check_ms: int = 60_000
+    """Age at which a member of the producer group is asked for the first time; a message may name another one."""
+
+    check_interval_ms: int = 60_000
+    """Time between two questions, and until somebody is there to be asked."""
+
+    max_checks: int = 15
+    """Questions about one transaction."""
+
+    end: TransactionEnd = "drop"
+    """What becomes of a message after them: ``drop`` leaves a copy in ``TRANS_CHECK_MAX_TIME_TOPIC``, ``dead-letter``
+    one in the dead letters of the producer group."""
+
+    reject: bool = False
+    """Whether transactional messages are refused."""
+
+    def __post_init__(self) -> None:
+        _check_ranges(self, _TRANSACTION_RANGES)
+        ends = get_args(TransactionEnd)
+        if self.end not in ends:
+            raise BadStore(f"the setting end is {self.end!r}, it must be one of {', '.join(ends)}")
+        _check_kind("reject", self.reject, bool, "true or false")

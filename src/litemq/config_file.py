@@ -14,7 +14,7 @@ from pathlib import Path
 from types import NoneType
 from typing import Any, Final, Literal, TypeVar, get_args, get_origin, get_type_hints
 
-from litemq.config import BrokerConfig, LimitsConfig, NameserverConfig, StoreConfig
+from litemq.config import BrokerConfig, LimitsConfig, NameserverConfig, StoreConfig, TransactionConfig
 from litemq.errors import BadStore
 
 FILE_NAME: Final = "litemq.toml"
@@ -25,6 +25,7 @@ SECTIONS: Final[Mapping[str, type]] = {
     "broker": BrokerConfig,
     "store": StoreConfig,
     "limits": LimitsConfig,
+    "transaction": TransactionConfig,
 }
 RESERVED: Final = (
     "replication",
@@ -33,7 +34,6 @@ RESERVED: Final = (
     "security",
     "delay",
     "cron",
-    "transaction",
     "console",
     "telemetry",
     "pipeline",

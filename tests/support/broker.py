@@ -11,7 +11,7 @@ from typing import Any
 
 from litemq.broker.broker import Broker
 from litemq.clock import Clock
-from litemq.config import BrokerConfig, LimitsConfig, StoreConfig
+from litemq.config import BrokerConfig, LimitsConfig, StoreConfig, TransactionConfig
 from litemq.format import properties, rocketmq, rows
 from litemq.format._scan_cy import scan
 from litemq.format.record import FORMATS, decode_row
@@ -29,6 +29,7 @@ async def running(
     store: StoreConfig | None = None,
     limits: LimitsConfig | None = None,
     config: BrokerConfig | None = None,
+    transaction: TransactionConfig | None = None,
     clock: Clock | None = None,
     fs: FileSystem | None = None,
 ) -> AsyncIterator[tuple[Broker, Talk]]:
@@ -38,6 +39,7 @@ async def running(
         store or StoreConfig(),
         limits or LimitsConfig(),
         data,
+        transaction=transaction,
         clock=clock,
         fs=fs,
     )

@@ -36,6 +36,8 @@ _SPECIAL: dict[str, st.SearchStrategy[object]] = {
     "store_host": st.just("10.1.2.3:4"),
     "heartbeat_expiry_ms": st.just(5000),
     "broker_expiry_ms": st.just(5000),
+    "max_checks": st.integers(1, 255),
+    "end": st.sampled_from(["drop", "dead-letter"]),
     "scan_interval_ms": st.just(5000),
     "name_servers": st.lists(_NAMES.map(lambda name: f"{name}:9876"), min_size=1, max_size=3).map(tuple),
 }

@@ -43,9 +43,10 @@ from litemq.broker.statistics import Statistics
 from litemq.broker.subscriptions import Filters
 from litemq.broker.topic_retention import TopicRetention
 from litemq.broker.topics import Topics
+from litemq.broker.transactions import Transactions
 from litemq.broker.unmatched import Unmatched
 from litemq.clock import Clock, SystemClock
-from litemq.config import BrokerConfig, LimitsConfig, StoreConfig
+from litemq.config import BrokerConfig, LimitsConfig, StoreConfig, TransactionConfig
 from litemq.errors import LiteMQError
 from litemq.features.ordering import QueueLocks
 from litemq.format import hosts
@@ -75,11 +76,13 @@ class Broker:
         limits: LimitsConfig,
         data: Path,
         *,
+        transaction: TransactionConfig | None = None,
         clock: Clock | None = None,
         fs: FileSystem | None = None,
     ) -> None:
         self.config = config
         self.limits = limits
+        self.transaction = transaction or TransactionConfig()
         self.data = data
         self.clock = clock or SystemClock()
         self._fs = fs
@@ -170,8 +173,27 @@ class Broker:
             now_ms=self.clock.now_ms,
             monotonic_ms=self.clock.monotonic_ms,
         )
+        self.transactions = Transactions(
+            store,
+            self.topics,
+            self.retries,
+            self.clients,
+            self.transaction,
+            name=config.name,
+            address=self.address,
+            store_host=self.store_host,
+            now_ms=self.clock.now_ms,
+        )
+        self.on_tick.append(self._ask_producers)
+        self.reports["transactions"] = self.transactions.report
         self.sender = Sender(
-            store, self.topics, self.maker, self.retries, self.send_limits, max_batch_bytes=MAX_BATCH_SIZE
+            store,
+            self.topics,
+            self.maker,
+            self.retries,
+            self.transactions,
+            self.send_limits,
+            max_batch_bytes=MAX_BATCH_SIZE,
         )
         self.puller = Puller(
             store,
@@ -195,6 +217,7 @@ class Broker:
             now_ms=self.clock.now_ms,
             appended=lambda: store.ask_flush() if self.durability.waits else self.puller.wake(),
         )
+        store.add_carrier(self.pops.states.carry)
         self.on_tick.append(self.pops.tick)
         self.reports["pop"] = self.pops.report
         self.clients.on_subscriptions = self.puller.check_anew
@@ -216,7 +239,8 @@ class Broker:
             connection_limits(limits),
             connection=lambda server: BrokerConnection(server, self),
         )
-        self.live_config = LiveConfig(store, Settings(config, self.store_config, limits), self._configure)
+        settings = Settings(config, self.store_config, limits, self.transaction)
+        self.live_config = LiveConfig(store, settings, self._configure)
 
     def _build_administration(self) -> None:
         """Build what operators and their tools ask."""
@@ -240,6 +264,7 @@ class Broker:
         """Put changed settings to work."""
         self.config = self.groups.config = settings.broker
         self.store_config = settings.store
+        self.transaction = self.transactions.config = settings.transaction
         self.store.configure_retention(settings.store)
         self.apply_limits(settings.limits)
         self.topics.configure(settings.broker)
@@ -270,6 +295,7 @@ class Broker:
         self._cold.shutdown()
         self.schedule.close()
         self.pops.close()
+        self.transactions.close()
         self.store.close()
         logger.info("broker stopped: name=%s", self.config.name)
 
@@ -323,6 +349,10 @@ class Broker:
 
     def _release_due(self, now_ms: int) -> None:
         if self.schedule.pass_(now_ms) and not self.durability.waits:
+            self.puller.wake()
+
+    def _ask_producers(self, now_ms: int) -> None:
+        if self.transactions.pass_(now_ms) and not self.durability.waits:
             self.puller.wake()
 
     # -- answers ---------------------------------------------------------------------------------

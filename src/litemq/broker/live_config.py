@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final
 
-from litemq.config import BrokerConfig, LimitsConfig, StoreConfig
+from litemq.config import BrokerConfig, LimitsConfig, StoreConfig, TransactionConfig
 from litemq.config_file import from_text
 from litemq.errors import BadField, BadStore, NoPermission
 from litemq.features.delay_levels import LEVELS_TEXT
@@ -26,6 +26,7 @@ SNAPSHOT: Final = "litemqSettings.json"
 LIVE: Final = frozenset(
     {
         *(("limits", field.name) for field in fields(LimitsConfig)),
+        *(("transaction", field.name) for field in fields(TransactionConfig)),
         *(("broker", key) for key in ("auto_create_topics", "auto_create_groups", "default_queues")),
         *(("broker", key) for key in ("max_topics", "max_groups")),
         *(("store", key) for key in ("retention_hours", "delete_hour", "disk_free_floor")),
@@ -49,6 +50,10 @@ ALIASES: Final = {
     "mappedFileSizeCommitLog": ("store", "segment_bytes"),
     "maxTransferCountOnMessageInMemory": ("limits", "pull_count"),
     "maxTransferBytesOnMessageInMemory": ("limits", "pull_bytes"),
+    "transactionTimeOut": ("transaction", "first_check_ms"),
+    "transactionCheckInterval": ("transaction", "check_interval_ms"),
+    "transactionCheckMax": ("transaction", "max_checks"),
+    "rejectTransactionMessage": ("transaction", "reject"),
 }
 """What RocketMQ calls settings that exist here; its other settings are shown, if at all, as they are, and fixed."""
 
@@ -63,6 +68,7 @@ class Settings:
     broker: BrokerConfig
     store: StoreConfig
     limits: LimitsConfig
+    transaction: TransactionConfig
 
     def value(self, key: Key) -> object:
         """Return one setting."""
@@ -74,18 +80,24 @@ class Settings:
         Raises:
             BadStore: a value is out of its bounds.
         """
-        parts: dict[str, dict[str, Any]] = {"broker": {}, "store": {}, "limits": {}}
+        parts: dict[str, dict[str, Any]] = {"broker": {}, "store": {}, "limits": {}, "transaction": {}}
         for (section, name), value in values.items():
             parts[section][name] = value
         return Settings(
             replace(self.broker, **parts["broker"]),
             replace(self.store, **parts["store"]),
             replace(self.limits, **parts["limits"]),
+            replace(self.transaction, **parts["transaction"]),
         )
 
     def texts(self) -> dict[str, str]:
         """Return every setting as ``section.key`` → text."""
-        structs = (("broker", self.broker), ("store", self.store), ("limits", self.limits))
+        structs = (
+            ("broker", self.broker),
+            ("store", self.store),
+            ("limits", self.limits),
+            ("transaction", self.transaction),
+        )
         return {
             f"{section}.{field.name}": _text(getattr(struct, field.name))
             for section, struct in structs
@@ -114,6 +126,7 @@ class LiveConfig:
         """Return what exists here under RocketMQ's names; tools look for them."""
         host, _, port = address.rpartition(":")
         broker, store, limits = self.settings.broker, self.settings.store, self.settings.limits
+        transaction = self.settings.transaction
         hour = store.delete_hour
         return {
             "brokerClusterName": broker.cluster,
@@ -140,7 +153,10 @@ class LiveConfig:
             "traceTopicEnable": "true",
             "traceOn": "true",
             "msgTraceTopicName": "RMQ_SYS_TRACE_TOPIC",
-            "rejectTransactionMessage": "true",
+            "transactionTimeOut": str(transaction.first_check_ms),
+            "transactionCheckInterval": str(transaction.check_interval_ms),
+            "transactionCheckMax": str(transaction.max_checks),
+            "rejectTransactionMessage": _text(transaction.reject),
             "useServerSideResetOffset": "true",
         }
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from litemq import process
 from litemq.broker.broker import Broker
-from litemq.config import BrokerConfig, LimitsConfig, StoreConfig
+from litemq.config import BrokerConfig, LimitsConfig, StoreConfig, TransactionConfig
 from litemq.config_file import Config
 from litemq.store.message_store import check_free
 
@@ -34,7 +34,13 @@ async def begin(
     if name_servers is not None:
         settings = replace(settings, name_servers=name_servers)
     with process.listening(f"the broker {settings.name}", "--port or broker.listen"):
-        broker = Broker(settings, config.section(StoreConfig), config.section(LimitsConfig), data)
+        broker = Broker(
+            settings,
+            config.section(StoreConfig),
+            config.section(LimitsConfig),
+            data,
+            transaction=config.section(TransactionConfig),
+        )
         await process.begin(stack, broker)
     return broker
 

@@ -100,6 +100,11 @@ class Clients:
         found = self.membership.find_producer(client_id)
         return found if isinstance(found, Connection) else None
 
+    def producers(self, group: str) -> list[Connection]:
+        """Return the connections of the members of a producer group, one of each."""
+        members = self.membership.producers(group)
+        return [member.connection for member in members if isinstance(member.connection, Connection)]
+
     def _do(self, instructions: Iterable[Instruction]) -> None:
         if self._version != self.membership.version:
             self._version = self.membership.version

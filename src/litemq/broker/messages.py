@@ -16,10 +16,8 @@ REGION = "DefaultRegion"
 _DROPPED = names.INTERNAL | {"POP_CK"}
 """Properties that only the store or the broker writes: clients echo what they pulled, so what they send is dropped."""
 
-_STATUS_BITS = 0xC
 _HOST_BITS = names.FLAG_BORN_IPV6 | names.FLAG_STORE_IPV6
 _TIMERS = (names.TIMER_DELAY_SEC, names.TIMER_DELAY_MS, names.TIMER_DELIVER_MS)
-_PREPARED = 0x4
 _ENTRY_HEAD = 20
 
 
@@ -59,14 +57,13 @@ class MessageMaker:
         """Return the message to store.
 
         Raises:
-            NotSupported: it is delayed or transactional.
+            NotSupported: it is delayed.
         """
         left = dict(sending.properties)
         for name in _DROPPED & left.keys():
             del left[name]
             self.dropped += 1
         refuse_delayed(left)
-        refuse_transactional(left, sending.sys_flag)
         return self.plain(sending, left)
 
     def plain(self, sending: Sending, left: dict[str, str]) -> Message:
@@ -115,12 +112,6 @@ def refuse_delayed(found: dict[str, str]) -> None:
     for name in _TIMERS:
         if name in found:
             raise NotSupported(f"delayed messages are not supported yet (property {name})")
-
-
-def refuse_transactional(found: dict[str, str], sys_flag: int) -> None:
-    """Refuse what should only be seen after a commit."""
-    if found.get(names.TRAN_MSG, "").lower() == "true" or sys_flag & _STATUS_BITS == _PREPARED:
-        raise NotSupported("transactional messages are not supported yet (property TRAN_MSG)")
 
 
 def batch_entries(body: bytes) -> Iterator[tuple[bytes, int, dict[str, str]]]:

@@ -177,6 +177,24 @@ class Retries:
         )
         return self._dead_letter(message, dict(message.properties), death)
 
+    def never_ended(self, message: Message, topic: str, queue_id: int, group: str, checks: int) -> Message:
+        """Return the dead letter of a transactional message: ``checks`` questions to its producers led to no end."""
+        death = Death(
+            reason="max_retry",
+            group=group,
+            origin_topic=topic,
+            origin_message_id=message.message_id,
+            origin_queue=queue_id,
+            origin_offset=-1,
+            retry_count=checks,
+            time_ms=self._now_ms(),
+        )
+        gone = _OWN | {names.TRAN_MSG}  # sent again, it must not wait for another end
+        own = {name: value for name, value in message.properties.items() if name not in gone}
+        dead = self._dead_letter(message, own, death)
+        # What tells after a crash which half message it stands for.
+        return altered(dead, properties={**dead.properties, names.ORIGIN: message.properties[names.ORIGIN]})
+
     def unmatched(self, record: Record, group: str) -> Message:
         """Return the dead letter of a message that a group's filter did not let pass."""
         return self._letter_of(record, group, "filtered_out", record.reconsume_times or 0)

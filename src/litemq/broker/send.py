@@ -9,16 +9,20 @@ import random
 from dataclasses import dataclass, replace
 
 from litemq.broker import system_topics
+from litemq.broker.half_records import is_half
 from litemq.broker.limits import SendLimits
 from litemq.broker.messages import MessageMaker, Sending, batch_entries
 from litemq.broker.retries import Retries, group_of
 from litemq.broker.topics import Topic, Topics
+from litemq.broker.transactions import Transactions
 from litemq.errors import BadBody, BadField, LiteMQError, NoPermission, NotSupported, RecordTooLarge
 from litemq.format.names import RESERVED_TOPIC_PREFIX
 from litemq.store.message_store import MessageStore
 from litemq.types import Appended, Message
 
 _MAX_PROPERTIES = 32_767
+_MAX_HALF_PROPERTIES = _MAX_PROPERTIES - 1024
+"""What is stored in place of a transactional message says more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +45,7 @@ class Sender:
         topics: Topics,
         maker: MessageMaker,
         retries: Retries,
+        transactions: Transactions,
         limits: SendLimits,
         *,
         max_batch_bytes: int,
@@ -49,6 +54,7 @@ class Sender:
         self._topics = topics
         self._maker = maker
         self._retries = retries
+        self._transactions = transactions
         self._limits = limits
         self._max_batch_bytes = max_batch_bytes
         self._random = random.Random()
@@ -82,6 +88,11 @@ class Sender:
             return self._retries.resend(placed, group_of(sending.topic), wish.max_reconsume_times)
         message = self._maker.make(placed)
         full = self._limits.admit(topic, placed.queue_id, wish.client_id, count=1, size=size)
+        if is_half(sending.properties, sending.sys_flag):  # a full queue gets it all the same, when it is committed
+            if size > _MAX_HALF_PROPERTIES + len(sending.body):
+                limit = _MAX_HALF_PROPERTIES
+                raise RecordTooLarge(what="the properties", size=size - len(sending.body), limit=limit)
+            return message, self._transactions.begin(message, wish.group)
         if full is not None:
             message = self._retries.overflowed(message, full)
         return message, self._store.append(message)
@@ -94,10 +105,12 @@ class Sender:
             raise RecordTooLarge(what="the batch", size=len(sending.body), limit=self._max_batch_bytes)
         topic = self._topic_for(sending.topic, wish)
         queue_id = self._queue_of(topic, sending.queue_id)
-        messages = [
-            self._maker.make(replace(sending, queue_id=queue_id, body=body, flag=flag, properties=found))
-            for body, flag, found in batch_entries(sending.body)
-        ]
+        messages = []
+        for body, flag, found in batch_entries(sending.body):
+            if is_half(found, sending.sys_flag):
+                raise NotSupported("a batch holds no transactional messages (property TRAN_MSG): send them one by one")
+            placed = replace(sending, queue_id=queue_id, body=body, flag=flag, properties=found)
+            messages.append(self._maker.make(placed))
         if not messages:
             raise BadBody("the batch holds no message")
         size = len(sending.body)

@@ -13,6 +13,7 @@ from collections import deque
 from litemq.broker.meters import Meter, Rates
 from litemq.broker.pull import Puller
 from litemq.broker.retries import Retries
+from litemq.broker.system_topics import HALF_OP_TOPIC, HALF_TOPIC
 from litemq.broker.topics import Topics
 from litemq.clock import Clock
 from litemq.format.names import CHANGES_TOPIC, POP_TOPIC, PROGRESS_TOPIC
@@ -24,7 +25,7 @@ _TOPICS_AT_ONCE = 500
 _TRAFFIC = 20
 """A topic with traffic takes as long as so many without."""
 _KEPT_MS = 86_400_000
-_OWN_TOPICS = (CHANGES_TOPIC, PROGRESS_TOPIC, POP_TOPIC)
+_OWN_TOPICS = (CHANGES_TOPIC, PROGRESS_TOPIC, POP_TOPIC, HALF_TOPIC, HALF_OP_TOPIC)
 
 Key = tuple[str, str]
 """Group and topic."""

@@ -69,12 +69,19 @@ class Appender:
         return Batch(self.format_code, self.store_host, self._store_address, *limits)
 
     def append(
-        self, messages: list[Message], queues: Queues, open_queues: OpenQueues, *, is_state: bool = False
+        self,
+        messages: list[Message],
+        queues: Queues,
+        open_queues: OpenQueues,
+        *,
+        is_state: bool = False,
+        is_whole: bool = False,
     ) -> list[Appended]:
         """Append messages in order; return where each went.
 
         Queues that are not in ``queues`` are asked of ``open_queues``, which puts them there or raises.
         What LiteMQ writes for itself (``is_state``) must fit into a segment; a setting must not stop it.
+        What belongs together (``is_whole``) goes into one segment with one write, if one segment can hold it.
         """
         log = self._log
         if log.failure is not None:
@@ -93,7 +100,7 @@ class Appender:
             _name_wrong(messages)
             raise
         if answer is None:
-            return self._append_slowly(messages, queues, open_queues, is_state)
+            return self._append_slowly(messages, queues, open_queues, is_state, is_whole)
         if batch.needs_care:
             self.finish(batch)
         return answer
@@ -149,7 +156,7 @@ class Appender:
             open_queue(rows.last, spans.cell(row, columns.QUEUE_ID))
 
     def _append_slowly(
-        self, messages: list[Message], queues: Queues, open_queues: OpenQueues, is_state: bool
+        self, messages: list[Message], queues: Queues, open_queues: OpenQueues, is_state: bool, is_whole: bool
     ) -> list[Appended]:
         """Append messages of which some need a queue or a segment that is not open yet.
 
@@ -160,12 +167,12 @@ class Appender:
             self._slow_thread = outer
             raise ConcurrentAppend(CONCURRENT)
         try:
-            return self._append_in_shares(messages, queues, open_queues, is_state)
+            return self._append_in_shares(messages, queues, open_queues, is_state, is_whole)
         finally:
             self._slow_thread = outer
 
     def _append_in_shares(
-        self, messages: list[Message], queues: Queues, open_queues: OpenQueues, is_state: bool
+        self, messages: list[Message], queues: Queues, open_queues: OpenQueues, is_state: bool, is_whole: bool
     ) -> list[Appended]:
         self.check(messages, is_state=is_state)
         missing = {(m.topic, m.queue_id) for m in messages if m.queue_id not in queues.get(m.topic, ())}
@@ -175,10 +182,11 @@ class Appender:
         try:
             while len(answer) < len(messages):
                 share = self._share(messages, len(answer), queues, is_state)
-                if share:
+                if share and (len(share) == len(messages) or not is_whole):
                     answer += self.append(share, queues, open_queues, is_state=is_state)
                 else:
                     self._roll()
+                    is_whole = False  # what an empty segment does not hold goes into two
         except LiteMQError as error:
             error.appended = answer
             raise

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from litemq.clock import Clock
@@ -23,6 +23,9 @@ from litemq.store.retention import Hold, Plan, SegmentFacts
 from litemq.store.state_writer import StateWriter
 
 logger = logging.getLogger(__name__)
+
+Carrier = Callable[[int], int]
+"""Appends again what is live and stands only below a position; returns below which position all of it was."""
 
 _TRIM_MS = 20
 """Time that a call spends on the files of queues: there may be 80 000 of them, and appends wait."""
@@ -60,6 +63,8 @@ class Housekeeper:
         self._checkpointer = checkpointer
         self._refuses = False
         self.holds: dict[str, Hold] = {}
+        self.carriers: list[Carrier] = []
+        """Who else has state in the log."""
         self.removal: Removal | None = None
         """What was decided and waits for a checkpoint."""
         self._trimmed = parts.log.start
@@ -113,6 +118,8 @@ class Housekeeper:
         """Append what lives below ``start`` again; return where the log may start, and its end behind the copies."""
         end = self._log.end
         possible = self._state.carry_below(start)
+        for carry in self.carriers:
+            possible = min(possible, carry(possible))
         if possible < start:
             segment = self._log.segments.find(possible)
             start = segment.start if segment is not None else self._log.start

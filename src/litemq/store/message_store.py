@@ -30,7 +30,7 @@ from litemq.store.checkpointer import Checkpointer
 from litemq.store.commit_log import During, reading_files, write_error
 from litemq.store.flush import Flusher
 from litemq.store.fs import FileSystem, OsFileSystem, holder_text
-from litemq.store.housekeeper import Housekeeper
+from litemq.store.housekeeper import Carrier, Housekeeper
 from litemq.store.layout import Paths
 from litemq.store.opening import open_parts
 from litemq.store.plain_topics import PlainTopics
@@ -81,6 +81,8 @@ class MessageStore:
         self.recovered: Recovered = parts.recovered
         """What opening found and mended."""
         self.was_clean = parts.was_clean
+        self.was_foreign = parts.is_foreign or parts.has_foreign_progress
+        """Whether a real RocketMQ wrote here last."""
         parts.log.tail.last_time = parts.recovered.last_time
         self._appender = Appender(
             parts.log,
@@ -226,6 +228,19 @@ class MessageStore:
         if self._refuses:
             self._refuse()
         answer = self._appender.append(messages, self._public, self._opener)
+        if self._log.tail.end >= self._log.tail.look_at:
+            self._kick(answer)
+        return answer
+
+    def append_whole(self, messages: list[Message], *, is_carried: bool = False) -> list[Appended]:
+        """Append messages that belong together with one write into one segment, as far as one can hold them.
+
+        A crash may leave the first of them, and then no record of a later append.  ``is_carried``: what is in the log
+        already and would go is taken however full the disk is.
+        """
+        if self._refuses and not (is_carried and self._is_open):
+            self._refuse()
+        answer = self._appender.append(messages, self._public, self._opener, is_whole=True)
         if self._log.tail.end >= self._log.tail.look_at:
             self._kick(answer)
         return answer
@@ -439,6 +454,10 @@ class MessageStore:
         names = ("retention_hours", "delete_hour", "disk_start_ratio", "disk_force_ratio", "disk_refuse_ratio")
         changes = {name: getattr(config, name) for name in (*names, "disk_free_floor")}
         self._config = self._housekeeper.config = replace(self._config, **changes)
+
+    def add_carrier(self, carry: Carrier) -> None:
+        """Have ``carry`` called before segments go: it appends again what still holds and stands only in them."""
+        self._housekeeper.carriers.append(carry)
 
     def tell_of_work(self, during: During) -> None:
         """Tell of what may keep the owner waiting: each of ``flush``, ``roll``, ``checkpoint``, ``retention``."""

@@ -38,6 +38,7 @@ logger = logging.getLogger(__name__)
 WINDOW_BYTES = 4 << 20
 _TABLE_ROWS = 4096
 _MAX_REPORTED = 1000
+_NEWEST = 64
 
 
 @dataclass(slots=True)
@@ -51,6 +52,8 @@ class Recovered:
     scanned_bytes: int = 0
     last_time: int = 0
     """Newest store time that was scanned."""
+    newest: list[int] = field(default_factory=list)
+    """Positions of the last records that were scanned, at most 64: of an append only a first part may be there."""
     is_hidden: bool = False
     """Whether the end lies behind damage of its segment that is no frame: nothing more may be written there."""
     cut: list[tuple[int, int]] = field(default_factory=list)
@@ -173,6 +176,8 @@ class Recovery:
         found.records += count
         found.scanned_bytes += table[last + rows.POSITION] + table[last + rows.SIZE] - table[rows.POSITION]
         found.last_time = max(found.last_time, table[last + rows.STORE_TIME])
+        first = max(count - _NEWEST, 0) * rows.WIDTH
+        found.newest = [*found.newest, *table[first + rows.POSITION : last + rows.WIDTH : rows.WIDTH]][-_NEWEST:]
         self._dispatcher.feed(window.view, table, count, self._gap_at)
 
     def _after(self, segment: Segment, window: Window, at: int, why: int) -> int | None:

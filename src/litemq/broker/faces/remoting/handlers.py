@@ -20,6 +20,7 @@ from litemq.broker.faces.remoting import (
     sends,
     stats,
     topics_admin,
+    transactions,
 )
 from litemq.wire.remoting.connection import Handler, Handlers
 
@@ -42,6 +43,7 @@ _AREAS = (
     replies,
     config,
     purges,
+    transactions,
 )
 
 
