@@ -46,6 +46,10 @@ class StandIn:
         for connection in list(self.clients.values()):
             self._thread.loop.call_soon_threadsafe(connection.notify, code, ext, body)
 
+    def wake(self) -> None:
+        """Have its loop look around: an event was set by another thread."""
+        self._thread.loop.call_soon_threadsafe(lambda: None)
+
     def drop_connections(self) -> None:
         """Close every connection."""
 

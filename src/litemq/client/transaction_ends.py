@@ -24,7 +24,7 @@ from litemq.errors import Closed, InvalidRequest, LiteMQError, NoAnswer, Outcome
 from litemq.format import properties
 from litemq.format.message_id import parse_offset_id
 from litemq.format.names import UNIQ_KEY
-from litemq.wire.remoting.codes import Ask, Code
+from litemq.wire.remoting.codes import BINARY, Ask, Code
 from litemq.wire.remoting.command import Request
 
 logger = logging.getLogger(__name__)
@@ -200,6 +200,7 @@ class Halves:
                 "topic": half.topic,
                 "bname": half.broker,
             },
+            codec=BINARY,  # its answer comes so, too, and is quicker to read
         )
 
 

@@ -147,7 +147,7 @@ class TransactionProducer(Producer):
 
     >>> stored = set()
     >>> def check(message):
-    ...     return litemq.COMMIT if message.message_id in stored else litemq.ROLLBACK
+    ...     return litemq.COMMIT if message.message_id in stored else litemq.UNKNOWN  # it may come yet
     >>> with litemq.TransactionProducer("shop", check=check) as producer:
     ...     with producer.transaction() as tx:
     ...         sent = tx.send("orders", b"17 apples", keys="o-17")
@@ -155,8 +155,9 @@ class TransactionProducer(Producer):
 
     Args:
         group: producers that can answer for each other; brokers ask one of them.
-        check: gets the message, returns ``COMMIT``, ``ROLLBACK``, or ``UNKNOWN`` when the transaction still runs;
-            what it raises counts as ``UNKNOWN``.  A coroutine function runs as a task on the producer's own loop.
+        check: gets the message, returns ``COMMIT``, ``ROLLBACK`` when the transaction can commit no more, or
+            ``UNKNOWN`` when it may still run: then it is asked again.  What it raises counts as ``UNKNOWN``.  A
+            coroutine function runs as a task on the producer's own loop.
         nameservers: as those after it, see ``Producer``.
 
     Raises:

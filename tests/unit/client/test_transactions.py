@@ -1,9 +1,10 @@
-"""Producers of transactions, both faces, against a stand-in that asks and refuses on demand."""
+"""Producers of transactions, both faces: against a stand-in that asks and refuses on demand, and a real broker."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -12,10 +13,16 @@ import pytest
 from tests.support.stand_in import StandIn, record, standing_in
 
 from litemq.client._message_cy import Message
+from litemq.client._sends_cy import Sent
 from litemq.client.async_transactions import AsyncTransaction, AsyncTransactionProducer
+from litemq.client.producer import Producer
+from litemq.client.pull import PullConsumer
+from litemq.client.running import run
+from litemq.client.transaction_ends import Half
 from litemq.client.transactions import COMMIT, ROLLBACK, UNKNOWN, Decision, Transaction, TransactionProducer
 from litemq.errors import Closed, InvalidRequest, OutcomeUnknown
 from litemq.format import properties
+from litemq.testing import Broker, broker
 from litemq.wire.remoting.codes import Ask, Code
 from litemq.wire.remoting.command import Request, Response
 
@@ -277,6 +284,40 @@ def test_a_check_that_fails_says_unknown(fake: StandIn, caplog: pytest.LogCaptur
     assert "no message" in caplog.text
 
 
+def test_a_check_may_be_a_coroutine_function(fake: StandIn) -> None:
+    async def check(message: Message) -> Decision:
+        await asyncio.sleep(0)
+        return COMMIT if message.message_id == "KEY1" else ROLLBACK
+
+    with TransactionProducer("shop", check=check, nameservers=fake.address):
+        until(lambda: fake.clients)
+        asks(fake, 1)
+        asks(fake, 2)
+        until(lambda: len(ends(fake)) == 2)
+    assert sorted(ends(fake)) == [("1", "1000", "8"), ("2", "2000", "12")]
+
+
+def test_an_awaited_producer_that_was_never_used_closes(fake: StandIn) -> None:
+    asyncio.run(AsyncTransactionProducer("shop", check=unknown, nameservers=fake.address).close())
+    assert fake.requests == []
+
+
+def test_a_child_of_the_process_sends_and_answers_by_itself(fake: StandIn) -> None:
+    with TransactionProducer("shop", check=unknown, nameservers=fake.address) as producer:
+        until(lambda: len(fake.clients) == 1)
+        child = os.fork()
+        if child == 0:  # pragma: no cover - another process
+            try:
+                with producer.transaction() as tx:
+                    tx.send("orders", b"17 apples")
+                until(lambda: len(producer._answering[2].presence.known_to) == 1)  # type: ignore[index]
+            finally:
+                os._exit(0)
+        os.waitpid(child, 0)
+    assert [one[2] for one in ends(fake)] == ["8"]
+    assert len(fake.clients) == 2
+
+
 def test_one_question_is_not_asked_twice_at_once(fake: StandIn) -> None:
     gate, calls = threading.Event(), []
 
@@ -423,3 +464,163 @@ def test_a_commit_under_way_is_finished_by_who_is_cancelled(fake: StandIn) -> No
 @pytest.fixture(autouse=True)
 def _log(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING)
+
+
+# -- with a real broker --------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Broker]:
+    with broker(transaction={"first_check_ms": 60_000, "check_interval_ms": 300}) as running:
+        yield running
+
+
+@pytest.fixture
+def name(request: pytest.FixtureRequest) -> str:
+    """Return the name of a topic, and of a group, that nobody else uses."""
+    return "".join(c if c.isalnum() else "_" for c in request.node.name)[:100]
+
+
+def delivered(server: Broker, topic: str) -> list[bytes]:
+    """Return what consumers see of a topic, one by one."""
+    with Producer(server.nameservers) as producer:
+        producer.send(topic, b"last")  # there is a topic, and something to wait for
+    found: list[Message] = []
+    with PullConsumer(nameservers=server.nameservers) as consumer:
+        consumer.subscribe(topic)
+
+        def is_read() -> bool:
+            found.extend(consumer.poll(timeout=0.05))
+            ends = consumer.ends(topic)
+            return bool(ends) and len(found) == sum(end - begin for begin, end in ends.values())
+
+        until(is_read, 20)
+    return sorted(one.body for one in found if one.body != b"last")
+
+
+def test_consumers_see_what_was_committed(server: Broker, name: str) -> None:
+    other = f"{name}_other"
+    with TransactionProducer("shop", check=unknown, nameservers=server.nameservers) as producer:
+        with producer.transaction() as tx:
+            tx.send(name, b"1")
+            tx.send(other, b"2")
+            assert delivered(server, name) == []
+        with producer.transaction() as tx:
+            tx.send(name, b"3")
+            tx.rollback()
+        producer.transaction().send(name, b"4")
+        producer.send(name, b"5")
+    assert delivered(server, name) == [b"1", b"5"]
+    assert delivered(server, other) == [b"2"]
+
+
+@pytest.mark.parametrize("decision", [COMMIT, ROLLBACK])
+def test_what_is_unknown_is_asked_about_until_it_is_known(server: Broker, name: str, decision: Decision) -> None:
+    answers, asked = iter([UNKNOWN]), []
+
+    def check(message: Message) -> Decision:
+        asked.append((message.message_id, message.topic, message.body, message.keys))
+        return next(answers, decision)
+
+    with TransactionProducer(name, check=check, nameservers=server.nameservers) as producer:
+        tx = producer.transaction(check_after=1)
+        sent = tx.send(name, b"1", keys="o-1")
+        tx.unknown()
+        until(lambda: len(asked) >= 2)
+        until(lambda: ended_so(producer, sent, decision))
+    assert set(asked) == {(sent.message_id, name, b"1", ("o-1",))}
+    assert delivered(server, name) == ([b"1"] if decision is COMMIT else [])
+
+
+def ended_so(producer: TransactionProducer, sent: Sent, decision: Decision) -> bool:
+    """Return whether a broker refuses that a transaction ends otherwise."""
+    try:
+        end(producer, sent, ROLLBACK if decision is COMMIT else COMMIT)
+    except InvalidRequest as error:
+        return ("committed" if decision is COMMIT else "rolled back") in str(error)
+    return False
+
+
+def end(producer: TransactionProducer, sent: Sent, decision: Decision) -> None:
+    """End a half message as a late request does."""
+    halves = producer._halves
+    half = Half(sent.topic, sent.broker, int(sent.offset_id[16:], 16), sent.queue_offset, sent.message_id)
+    run(halves.end(half, decision, halves.deadline()))
+
+
+def test_another_producer_of_the_group_answers_for_one_that_is_gone(server: Broker, name: str) -> None:
+    with TransactionProducer(name, check=unknown, nameservers=server.nameservers) as producer:
+        sent = producer.transaction(check_after=1).send(name, b"1")
+    asked: list[str] = []
+
+    def check(message: Message) -> Decision:
+        asked.append(message.message_id)
+        return COMMIT
+
+    with TransactionProducer(name, check=check, nameservers=server.nameservers) as producer:
+        until(lambda: asked)
+        until(lambda: ended_so(producer, sent, COMMIT))
+    assert set(asked) == {sent.message_id}  # more than once where this machine is slow
+    assert delivered(server, name) == [b"1"]
+
+
+def test_the_end_may_come_after_a_crash_of_the_broker(server: Broker, name: str) -> None:
+    with TransactionProducer(name, check=unknown, nameservers=server.nameservers, timeout=20) as producer:
+        with producer.transaction() as tx:
+            tx.send(name, b"1")
+            server.kill()
+            server.start()
+        with producer.transaction() as tx:
+            tx.send(name, b"2")
+    assert delivered(server, name) == [b"1", b"2"]
+
+
+def test_a_broker_that_comes_back_asks(server: Broker, name: str) -> None:
+    asked: list[str] = []
+
+    def check(message: Message) -> Decision:
+        asked.append(message.message_id)
+        return COMMIT
+
+    with TransactionProducer(name, check=check, nameservers=server.nameservers, timeout=20) as producer:
+        sent = producer.transaction(check_after=1).send(name, b"1")
+        server.kill()
+        server.start()
+        until(lambda: asked, 20)
+        until(lambda: ended_so(producer, sent, COMMIT))
+    assert set(asked) == {sent.message_id}  # more than once where this machine is slow
+
+
+def test_an_end_may_be_repeated_but_not_changed(server: Broker, name: str) -> None:
+    with TransactionProducer(name, check=unknown, nameservers=server.nameservers) as producer:
+        tx = producer.transaction()
+        sent = tx.send(name, b"1")
+        tx.commit()
+        end(producer, sent, COMMIT)
+        with pytest.raises(InvalidRequest, match="was committed: it cannot be rolled back"):
+            end(producer, sent, ROLLBACK)
+    with (
+        TransactionProducer("others", check=unknown, nameservers=server.nameservers) as producer,
+        pytest.raises(InvalidRequest, match="begun by producer group"),
+    ):
+        end(producer, sent, COMMIT)
+    assert delivered(server, name) == [b"1"]
+
+
+def test_the_awaited_face_with_a_real_broker(server: Broker, name: str) -> None:
+    async def main() -> None:
+        asked: list[bytes] = []
+
+        async def check(message: Message) -> Decision:
+            asked.append(message.body)
+            return COMMIT
+
+        async with AsyncTransactionProducer(name, check=check, nameservers=server.nameservers) as producer:
+            async with producer.transaction() as tx:
+                await tx.send(name, b"1")
+            await producer.transaction(check_after=1).send(name, b"2")
+            await asyncio.to_thread(until, lambda: asked)
+        assert set(asked) == {b"2"}
+
+    asyncio.run(main())
+    assert delivered(server, name) == [b"1", b"2"]
