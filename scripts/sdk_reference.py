@@ -27,7 +27,11 @@ PAGE = ROOT / "docs" / "reference" / "sdk.md"
 
 SHELVES = (
     ("Sending", ("Producer", "Message", "Sent")),
-    ("Consuming", ("PushConsumer", "PullConsumer", "Tags", "Sql", "Reject", "Retry", "TopicQueue")),
+    ("Sending in transactions", ("TransactionProducer", "Transaction", "Decision")),
+    (
+        "Consuming",
+        ("PushConsumer", "PullConsumer", "SimpleConsumer", "Tags", "Sql", "Reject", "Retry", "TopicQueue"),
+    ),
     ("Operating", ("Admin",)),
     (
         "Errors",
@@ -37,8 +41,8 @@ SHELVES = (
         ),
     ),
 )
-NOT_HERE = {"MessageStore", "StoreConfig", "__version__"}
-"""They work on files: docs/tutorial/first-store.md, docs/reference/store-config.md."""
+NOT_HERE = {"MessageStore", "StoreConfig", "__version__", "COMMIT", "ROLLBACK", "UNKNOWN"}
+"""What works on files: docs/tutorial/first-store.md, docs/reference/store-config.md; and the values of ``Decision``."""
 
 HEAD = "\n".join(
     (

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from litemq.client.pull import PullConsumer
     from litemq.client.push import PushConsumer
     from litemq.client.routes import TopicQueue
+    from litemq.client.simple import SimpleConsumer
+    from litemq.client.transactions import COMMIT, ROLLBACK, UNKNOWN, Decision, Transaction, TransactionProducer
     from litemq.client.values import Reject, Retry, Sent, Sql, Tags
     from litemq.config import StoreConfig
     from litemq.errors import (
@@ -46,11 +48,15 @@ if TYPE_CHECKING:
 __version__ = VERSION
 
 __all__ = [
+    "COMMIT",
+    "ROLLBACK",
+    "UNKNOWN",
     "Admin",
     "BadFilter",
     "BufferFull",
     "Busy",
     "Closed",
+    "Decision",
     "InvalidRequest",
     "LiteMQError",
     "Message",
@@ -64,11 +70,14 @@ __all__ = [
     "Reject",
     "Retry",
     "Sent",
+    "SimpleConsumer",
     "Sql",
     "StorageError",
     "StoreConfig",
     "Tags",
     "TopicQueue",
+    "Transaction",
+    "TransactionProducer",
     "Unavailable",
     "UnknownGroup",
     "UnknownTopic",
@@ -82,6 +91,8 @@ _MODULES = {
     "litemq.client.pull": ("PullConsumer",),
     "litemq.client.push": ("PushConsumer",),
     "litemq.client.routes": ("TopicQueue",),
+    "litemq.client.simple": ("SimpleConsumer",),
+    "litemq.client.transactions": ("COMMIT", "ROLLBACK", "UNKNOWN", "Decision", "Transaction", "TransactionProducer"),
     "litemq.client.values": ("Reject", "Retry", "Sent", "Sql", "Tags"),
     "litemq.config": ("StoreConfig",),
     "litemq.errors": (

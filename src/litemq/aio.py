@@ -22,11 +22,19 @@ if TYPE_CHECKING:
     from litemq.client.async_producer import AsyncProducer as Producer
     from litemq.client.async_pull import AsyncPullConsumer as PullConsumer
     from litemq.client.async_push import AsyncPushConsumer as PushConsumer
+    from litemq.client.async_simple import AsyncSimpleConsumer as SimpleConsumer
+    from litemq.client.async_transactions import AsyncTransaction as Transaction
+    from litemq.client.async_transactions import AsyncTransactionProducer as TransactionProducer
     from litemq.client.routes import TopicQueue
+    from litemq.client.transactions import COMMIT, ROLLBACK, UNKNOWN, Decision
     from litemq.client.values import Reject, Retry, Sent, Sql, Tags
 
 __all__ = [
+    "COMMIT",
+    "ROLLBACK",
+    "UNKNOWN",
     "Admin",
+    "Decision",
     "Message",
     "Producer",
     "PullConsumer",
@@ -34,9 +42,12 @@ __all__ = [
     "Reject",
     "Retry",
     "Sent",
+    "SimpleConsumer",
     "Sql",
     "Tags",
     "TopicQueue",
+    "Transaction",
+    "TransactionProducer",
 ]
 
 _HOMES = {
@@ -44,6 +55,9 @@ _HOMES = {
     "Producer": ("litemq.client.async_producer", "AsyncProducer"),
     "PullConsumer": ("litemq.client.async_pull", "AsyncPullConsumer"),
     "PushConsumer": ("litemq.client.async_push", "AsyncPushConsumer"),
+    "SimpleConsumer": ("litemq.client.async_simple", "AsyncSimpleConsumer"),
+    "Transaction": ("litemq.client.async_transactions", "AsyncTransaction"),
+    "TransactionProducer": ("litemq.client.async_transactions", "AsyncTransactionProducer"),
 }
 """Name here → its module, and its name there; the values are taken from ``litemq``."""
 

@@ -113,6 +113,27 @@ def test_dead_letters(running: Broker, tmp_path: Path) -> None:
     ]
 
 
+def test_transaction(running: Broker, tmp_path: Path) -> None:
+    lines = shown_by("transaction", running, tmp_path).splitlines()
+    assert lines[0] == "o-2 is not stored: CHECK constraint failed: count > 0"
+    assert sorted(lines[1:]) == [
+        "delivered: o-1, 17 apples",
+        "delivered: o-3, 3 apples",
+        "the broker asks about o-3",
+    ]
+
+
+def test_work_queue(running: Broker, tmp_path: Path) -> None:
+    assert sorted(shown_by("work_queue", running, tmp_path).splitlines()) == [
+        "1.png: resized by attempt 1",
+        "2.png: resized by attempt 1",
+        "3.png: resized by attempt 2",
+        "3.png: the disk is full",
+        "4.png: resized by attempt 1",
+        "5.png: resized by attempt 1",
+    ]
+
+
 def test_every_program_is_listed_and_tested() -> None:
     programs = {path.stem for path in PROGRAMS.glob("*.py")}
     assert set(re.findall(r"\]\((\w+)\.py\)", (PROGRAMS / "README.md").read_text())) == programs
