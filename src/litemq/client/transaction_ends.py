@@ -236,9 +236,10 @@ class OpenTransaction:
             raise InvalidRequest(f"this transaction is over ({self.decision.name}), it cannot end as {decision.name}")
         self.decision = decision
         refused: LiteMQError | None = None
-        deadline = self._halves.deadline()
+        deadlines: dict[str, float] = {}  # of each broker: one that is silent takes no time from others
         while self._open:
             half = self._open[0]
+            deadline = deadlines.setdefault(half.broker, self._halves.deadline())
             try:
                 await self._halves.end(half, decision, deadline)
             except Unavailable as error:

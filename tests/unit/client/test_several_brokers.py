@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -89,3 +91,64 @@ def test_consumers_read_from_both(cluster: tuple[Broker, subprocess.Popen[bytes]
             found += consumer.poll(timeout=10)
     assert {int(message.body) for message in found} == set(range(40))
     assert {message.broker for message in found} == {"broker-a", "second"}
+
+
+def test_receipts_of_both(cluster: tuple[Broker, subprocess.Popen[bytes]]) -> None:
+    first, second = cluster
+    with (
+        litemq.Producer(first.nameservers, timeout=5) as producer,
+        litemq.SimpleConsumer("workers", {TOPIC: "*"}, nameservers=first.nameservers) as consumer,
+    ):
+        for number in range(32):
+            producer.send(TOPIC, b"%d" % number)
+        found: list[litemq.Message] = []
+        while len(found) < 32:
+            found += consumer.receive(max_messages=8)
+        assert Counter(message.broker for message in found) == {"second": 16, "broker-a": 16}
+        assert {message.broker for message in found[:16]} == {"second", "broker-a"}  # they take turns
+        consumer.ack(*found)
+        for _ in range(2):  # whichever gets it
+            threading.Timer(0.1, producer.send, (TOPIC, b"later")).start()
+            (message,) = consumer.receive()
+            consumer.ack(message)
+        second.kill()
+        second.wait()
+        producer.send(TOPIC, b"after")
+        (message,) = consumer.receive()
+        assert (message.body, message.broker) == (b"after", "broker-a")
+        consumer.ack(message)
+
+
+def test_a_transaction_over_both(cluster: tuple[Broker, subprocess.Popen[bytes]]) -> None:
+    first, second = cluster
+    asked: list[str] = []
+
+    def check(message: litemq.Message) -> litemq.Decision:
+        asked.append(message.broker)
+        return litemq.COMMIT
+
+    with (
+        litemq.TransactionProducer("shop", check=check, nameservers=first.nameservers, timeout=1) as producer,
+        litemq.SimpleConsumer("workers", {TOPIC: "*"}, nameservers=first.nameservers) as consumer,
+    ):
+        with producer.transaction() as tx:
+            both = {tx.send(TOPIC, b"%d" % number).broker for number in range(8)}
+            assert consumer.receive(timeout=0) == []
+        assert both == {"second", "broker-a"}
+        found: list[litemq.Message] = []
+        while len(found) < 8:
+            found += consumer.receive()
+        tx = producer.transaction(check_after=1)
+        for number in range(8):
+            tx.send(TOPIC, b"%d" % number)
+        while set(asked) != both:  # both brokers know whom to ask
+            time.sleep(0.01)
+        with producer.transaction() as tx:
+            for number in range(8):
+                tx.send(TOPIC, b"last %d" % number)
+            second.kill()
+            second.wait()
+        assert tx.decision is litemq.COMMIT  # the broker that is gone asks when it is back
+        last: list[bytes] = []
+        while len(last) < 4:  # the other one has heard
+            last += [message.body for message in consumer.receive() if message.body.startswith(b"last")]
