@@ -16,6 +16,7 @@ from tests.support.hooked_fs import Call, HookedFileSystem, Kind
 from tests.unit.store.live_support import FORMATS, SEGMENT, bodies, fill, open_store, small, topics
 
 from litemq.clock import ManualClock
+from litemq.config import StoreConfig, WritableFormat
 from litemq.errors import (
     ConcurrentAppend,
     InvalidRequest,
@@ -485,3 +486,19 @@ def test_a_queue_that_cannot_be_looked_up_is_a_named_error(tmp_path: Path) -> No
     faults.cure()
     assert store.append(Message("orders", b"x")).queue_offset == 3
     store.close()
+
+
+@pytest.mark.parametrize("fmt", FORMATS)
+def test_what_belongs_together_stands_in_one_segment(tmp_path: Path, fmt: WritableFormat) -> None:
+    config = StoreConfig(format=fmt, segment_bytes=16 << 10, max_body_bytes=12 << 10)
+    with MessageStore.open(tmp_path, config, background=False) as store:
+        for number in range(40):
+            pair = [Message("T", bytes(900)), Message("U", b"%d" % number, queue_id=number % 3)]
+            first, second = store.append_whole(pair)
+            assert first.end == second.position
+            assert first.position // (16 << 10) == second.position // (16 << 10)
+        assert len(store.reader.entries("T", 0, 0, 100)) == 40
+        # What no segment can hold together goes into two.
+        first, second = store.append_whole([Message("T", bytes(9000)), Message("T", bytes(9000))])
+        assert first.position // (16 << 10) < second.position // (16 << 10)
+        assert (first.queue_offset, second.queue_offset) == (40, 41)
