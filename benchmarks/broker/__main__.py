@@ -90,9 +90,8 @@ def main() -> int:
     parser.add_argument("--dir", type=Path, help="where stores are made (the system's temporary directory)")
     options = parser.parse_args()
     # A shared host stops a virtual CPU for milliseconds now and then: of many short rounds most see none of it.
-    for name, usual in zip(
-        ("pairs", "seconds", "warm"), (11, 2.5, 0.7) if options.name == "latency" else (3, 10.0, 3.0)
-    ):
+    usuals = (11, 2.5, 0.7) if options.name == "latency" else (3, 10.0, 3.0)
+    for name, usual in zip(("pairs", "seconds", "warm"), usuals, strict=True):
         if getattr(options, name) is None:
             setattr(options, name, usual)
     print(" · ".join(f"{name} {value}" for name, value in figures.machine().items()))
