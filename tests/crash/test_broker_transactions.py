@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import shutil
 import threading
 import time
 from collections import Counter
@@ -16,13 +17,15 @@ from random import Random
 import pytest
 from tests.crash.test_broker_power_cut import Machine, SlowDisk
 from tests.support import raw_client as raw
-from tests.support.broker import Talk, records, until
+from tests.support.broker import Talk, records, running, until
 from tests.support.broker_process import BrokerProcess, kill_while_starting
 from tests.support.raw_client import RawClient
 
-from litemq.config import FlushPolicy, WritableFormat
+from litemq.broker.system_topics import HALF_OP_TOPIC, HALF_TOPIC
+from litemq.config import FlushPolicy, StoreConfig, WritableFormat
 from litemq.errors import NoAnswer
 from litemq.format import message_id
+from litemq.types import LogPosition
 from litemq.wire.remoting.codes import Ask, Code
 
 pytestmark = [
@@ -390,6 +393,57 @@ async def pulled(talk: Talk) -> Counter[bytes]:
 def test_power_cut(fmt: WritableFormat, flush: FlushPolicy, seed: int, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.CRITICAL)
     asyncio.run(asyncio.wait_for(cut_again_and_again(seed, fmt, flush), 100))
+
+
+@formats
+def test_a_log_that_ends_anywhere(tmp_path: Path, fmt: WritableFormat) -> None:
+    """Cut the log of a few transactions behind each of its records, and within."""
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    config = StoreConfig(
+        format=fmt, segment_bytes=1 << 20, flush_interval_ms=1 << 30, checkpoint_interval_ms=1 << 30
+    )  # so that nothing is known to be flushed
+
+    async def load() -> tuple[dict[bytes, dict[str, str]], list[LogPosition]]:
+        begun: dict[bytes, dict[str, str]] = {}
+        async with running(whole, store=config) as (broker, talk):
+            start = broker.store.appended_end
+            for number in range(6):
+                body = b"%b-%d|x" % (b"commit" if number % 3 else b"rollback", number)
+                found = {"UNIQ_KEY": unique_id(body), "TRAN_MSG": "true", "PGROUP": GROUP}
+                answer = await talk.send(TOPIC, body, queue=0, timeout_s=5, **found)
+                place = message_id.parse_offset_id(answer.ext["msgId"])
+                assert place is not None
+                begun[body] = {"offset": answer.ext["queueOffset"], "position": str(place[1])}
+                ending = end_of(begun[body], body, decision_of(body))
+                assert (await talk.call(Ask.END_TRANSACTION, ending)).code == 0
+            ends = [record.position for record in broker.store.reader.walk(start)][1:]
+            broker.transactions.close = lambda: None  # type: ignore[method-assign]
+            broker.store.flush = lambda: 0  # type: ignore[method-assign]
+            broker.store.close = broker.store.abandon  # type: ignore[method-assign]
+        return begun, ends
+
+    async def look(begun: dict[bytes, dict[str, str]]) -> None:
+        for life in range(2):
+            async with running(cut, store=config) as (broker, talk):
+                for body, ext in begun.items():
+                    answer = await talk.call(Ask.END_TRANSACTION, end_of(ext, body, decision_of(body)))
+                    assert answer.code == 0 or "nothing is known" in (answer.remark or ""), answer
+                found = await pulled(talk)
+                assert all(count == 1 and decision_of(body) == COMMIT for body, count in found.items()), found
+                halves = broker.store.reader.max_offset(HALF_TOPIC, 0)
+                assert len(found) == sum(body.startswith(b"commit") for body in list(begun)[:halves])
+                assert not broker.transactions.pending
+                assert broker.store.reader.max_offset(HALF_OP_TOPIC, 0) == halves, life
+
+    begun, ends = asyncio.run(load())
+    assert len(ends) > 15
+    for end in [*ends, *(position + 9 for position in ends)]:
+        shutil.rmtree(cut, ignore_errors=True)
+        shutil.copytree(whole, cut)
+        with (cut / "commitlog" / f"{0:020d}").open("r+b") as log:
+            log.seek(end)
+            log.write(bytes((1 << 20) - end))
+        asyncio.run(asyncio.wait_for(look(begun), 60))
 
 
 @pytest.mark.slow
