@@ -286,7 +286,7 @@ class Fuzzer:
                 text = self._damaged(text)
             parts.append(struct.pack(">h", len(key)) + key + struct.pack(">i", len(text)) + text)
         entries = b"".join(parts)
-        head = struct.pack(">hBhiii", code, rng.randrange(256), 479, opaque, flag, 0)
+        head = struct.pack(">HBhiii", code & 0xFFFF, rng.randrange(256), 479, opaque, flag, 0)
         data = head + struct.pack(">i", len(entries)) + entries
         return struct.pack(">II", 4 + len(data) + len(body), 1 << 24 | len(data)) + data + body
 

@@ -154,7 +154,8 @@ class RawClient:
 
     def finish(self) -> None:
         """Say that nothing more will be sent."""
-        self._socket.shutdown(socket.SHUT_WR)
+        with suppress(OSError):  # the other end may have closed it already
+            self._socket.shutdown(socket.SHUT_WR)
 
     def next_opaque(self) -> int:
         """Return a number for a request."""

@@ -46,7 +46,7 @@ class Receipt(NamedTuple):
 
 def mark_of(group: str, topic: str) -> int:
     """Return what receipts of a group's deliveries have in common: 31 bits."""
-    return crc32(f"{group}\n{topic}".encode()) & 0x7FFFFFFF
+    return crc32(f"{group}\n{topic}".encode("utf-8", "replace")) & 0x7FFFFFFF
 
 
 def parse_receipt(text: str, broker: str) -> Receipt:
