@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Self
 
 from benchmarks import native
-from benchmarks.peers import rocketmq
+from benchmarks.peers import maven, rocketmq
 from benchmarks.peers.process import Broken, Server, end, found, start
 
 HERE = Path(__file__).resolve().parent
@@ -44,7 +44,7 @@ class JavaLoad:
         self._server = server
         self._folder = folder
         command = [
-            rocketmq.java(),
+            maven.java(),
             "-Xms512m",
             "-Xmx512m",
             "-XX:+UseG1GC",

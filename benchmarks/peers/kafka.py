@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
-import os
-import shutil
 import subprocess
 import time
 from pathlib import Path
 
+from benchmarks.peers import maven
+from benchmarks.peers.maven import java
 from benchmarks.peers.process import (
     Broken,
-    Missing,
     Server,
-    cache_dir,
     end,
-    found,
     free_ports,
     wait_until_listening,
 )
@@ -36,34 +31,9 @@ _JVM = (
 )
 
 
-def java() -> str:
-    """Return the ``java`` command."""
-    return found("java", "install a JDK, 17 or newer (Debian: openjdk-17-jdk-headless)")
-
-
 def jars() -> Path:
-    """Return the folder with Kafka's jars; fetch them when the cache lacks them.
-
-    Raises:
-        Missing: Maven is not installed, or cannot fetch them.
-    """
-    folder = cache_dir() / "litemq-bench" / f"kafka-{VERSION}-{hashlib.sha256(POM.read_bytes()).hexdigest()[:12]}"
-    if folder.is_dir():
-        return folder
-    maven = found("mvn", "and Kafka's jars are not in the cache: install Maven, 3.6 or newer (Debian: maven)")
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    new = folder.with_name(f"{folder.name}.{os.getpid()}")
-    goal = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
-    command: list[str | Path] = [maven, "-q", "-B", "-f", POM, goal, f"-DoutputDirectory={new}"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        shutil.rmtree(new, ignore_errors=True)
-        said = (done.stdout + done.stderr).strip().splitlines()
-        raise Missing(f"Maven could not fetch Kafka {VERSION} ({said[0] if said else 'it said nothing'})")
-    with contextlib.suppress(OSError):  # another run was quicker
-        new.rename(folder)
-    shutil.rmtree(new, ignore_errors=True)
-    return folder
+    """Return the folder with Kafka's jars."""
+    return maven.jars("Kafka", VERSION, POM, "litemq-bench")
 
 
 def start(folder: Path) -> Server:

@@ -15,7 +15,7 @@ from benchmarks import figures, native
 from benchmarks.broker.sites import settle
 from benchmarks.figures import Figure
 from benchmarks.native import Found, LoadFailed
-from benchmarks.peers import kafka, litemq, nats, rabbitmq, redis
+from benchmarks.peers import kafka, litemq, maven, nats, rabbitmq, redis
 from benchmarks.peers.process import Missing, Server, die_with_parent, found
 from benchmarks.python import peer_libraries, rows
 from benchmarks.python.rows import Row
@@ -56,7 +56,7 @@ CONTENDERS = (
 # What must be there before a server can start; each names what is missing.
 _NEEDS: dict[str, Callable[[], object]] = {
     "redis": lambda: found("redis-server", "install Redis (Debian: redis-server)"),
-    "kafka": lambda: (kafka.java(), kafka.jars()),
+    "kafka": lambda: (maven.java(), kafka.jars()),
     "nats": nats.command,
     "rabbitmq": rabbitmq.script,
 }

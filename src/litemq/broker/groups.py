@@ -6,11 +6,11 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from litemq.broker import system_topics
 from litemq.broker.names import check_group
 from litemq.broker.topics import Topics
 from litemq.config import BrokerConfig
 from litemq.errors import BadField, Busy, NoPermission, RecordTooLarge, UnknownGroup
+from litemq.features.preset_groups import PRESET_GROUPS
 from litemq.format import config_json
 from litemq.format.config_json import JsonObject, Value
 from litemq.store.message_store import MessageStore
@@ -94,7 +94,7 @@ class Groups:
         self.on_change: list[Callable[[str], None]] = []
         """Called with the name of a group that was made, altered or removed."""
         self._known = {name: group_from(name, entry) for name, entry in store.tables.groups.items()}
-        for name in system_topics.PRESET_GROUPS:
+        for name in PRESET_GROUPS:
             if name not in self._known:
                 self.put(name, {})
 

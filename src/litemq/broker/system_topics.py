@@ -31,12 +31,6 @@ CLOSED_TO_PRODUCERS = frozenset(
     {SCHEDULE_TOPIC, HALF_TOPIC, HALF_OP_TOPIC, CHECK_LIMIT_TOPIC, SELF_TEST_TOPIC, OFFSET_MOVED_TOPIC}
 )
 
-PRESET_GROUPS = (
-    *("TOOLS_CONSUMER", "FILTERSRV_CONSUMER", "SELF_TEST_C_GROUP", "CID_ONS-HTTP-PROXY", "CID_ONSAPI_PULL"),
-    *("CID_ONSAPI_PERMISSION", "CID_ONSAPI_OWNER", "CID_RMQ_SYS_TRANS"),
-)
-"""Groups that tools use without creating them."""
-
 
 def reply_topic(cluster: str) -> str:
     """Return the topic that replies to requests name."""

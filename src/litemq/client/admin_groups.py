@@ -13,16 +13,9 @@ from litemq.client.answers import check, json_object
 from litemq.client.routes import TopicQueue
 from litemq.errors import InvalidRequest, NoAnswer, OutcomeUnknown, UnknownGroup
 from litemq.features.dead_letter import dead_letter_topic
+from litemq.features.preset_groups import PRESET_GROUPS
 from litemq.features.retry import retry_topic
 from litemq.wire.remoting.codes import Ask, Code
-
-SYSTEM_GROUPS: Final = frozenset(
-    {
-        *("TOOLS_CONSUMER", "FILTERSRV_CONSUMER", "SELF_TEST_C_GROUP", "CID_ONS-HTTP-PROXY", "CID_ONSAPI_PULL"),
-        *("CID_ONSAPI_PERMISSION", "CID_ONSAPI_OWNER", "CID_RMQ_SYS_TRANS"),
-    }
-)
-"""Groups that every broker has, for tools."""
 
 _MEMBER_S: Final = 0.8
 _MEMBERS_S: Final = 2.0
@@ -52,7 +45,7 @@ class GroupAdmin(OffsetAdmin, ClusterCore):
         return [
             await self._info(masters, group, configs, firsts)
             for group, configs in sorted(found.items())
-            if system or group not in SYSTEM_GROUPS
+            if system or group not in PRESET_GROUPS
         ]
 
     async def group(self, name: str) -> GroupInfo:
@@ -217,7 +210,7 @@ class GroupAdmin(OffsetAdmin, ClusterCore):
             len(members),
             lag.total,
             tuple(lag.topics),
-            group in SYSTEM_GROUPS,
+            group in PRESET_GROUPS,
         )
 
     async def _online(self, address: str, group: str) -> list[GroupMember]:

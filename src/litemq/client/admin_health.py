@@ -9,9 +9,10 @@ from typing import Final
 
 from litemq.client.admin_brokers import BrokerAdmin, BrokerInfo, broker_info
 from litemq.client.admin_cluster import Server
-from litemq.client.admin_groups import SYSTEM_GROUPS, GroupAdmin
+from litemq.client.admin_groups import GroupAdmin
 from litemq.client.answers import json_object
 from litemq.errors import LiteMQError, NoAnswer, OutcomeUnknown
+from litemq.features.preset_groups import PRESET_GROUPS
 from litemq.wire.remoting import bodies
 from litemq.wire.remoting.codes import Ask, Code
 from litemq.wire.remoting.command import Request
@@ -137,7 +138,7 @@ class HealthAdmin(GroupAdmin, BrokerAdmin):
 
     async def _slow(self, server: Server, max_lag: int) -> HealthCheck:
         answer = await self._have(server.address, Ask.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
-        groups = (json_object(answer).get("subscriptionGroupTable") or {}).keys() - SYSTEM_GROUPS
+        groups = (json_object(answer).get("subscriptionGroupTable") or {}).keys() - set(PRESET_GROUPS)
         masters = {server.name: server.address}
         lags = {group: (await self._lag(masters, group, masters, {})).total for group in sorted(groups)}
         slow = sorted((group for group in lags if lags[group] > max_lag), key=lambda group: -lags[group])
