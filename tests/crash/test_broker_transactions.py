@@ -23,7 +23,7 @@ from tests.support.raw_client import RawClient
 
 from litemq.broker.system_topics import HALF_OP_TOPIC, HALF_TOPIC
 from litemq.broker.topics import Topic
-from litemq.broker.transactions import SNAPSHOT
+from litemq.broker.transaction_state import SNAPSHOT
 from litemq.config import FlushPolicy, StoreConfig, WritableFormat
 from litemq.errors import NoAnswer
 from litemq.format import message_id

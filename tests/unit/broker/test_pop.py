@@ -277,7 +277,7 @@ def test_after_the_last_attempt_comes_a_dead_letter(tmp_path: Path) -> None:
         for attempt in range(3):
             assert [message.times for message in await pop(talk, invisibleTime=1_000)] == [attempt]
             clock.advance(1_000)
-        await until(lambda: broker.pops.dead == 1)  # without anybody who asks
+        await until(lambda: broker.pops._letters.dead == 1)  # without anybody who asks
         assert await pop(talk) == []
         letters = records((await talk.pull("%DLQ%g", 0)).body)
         assert [letter.body for letter in letters] == [b"one"]

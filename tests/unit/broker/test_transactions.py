@@ -15,7 +15,7 @@ from tests.support.broker import running as running_broker
 
 from litemq.broker.broker import Broker
 from litemq.broker.system_topics import CHECK_LIMIT_TOPIC, HALF_OP_TOPIC, HALF_TOPIC
-from litemq.broker.transactions import SNAPSHOT
+from litemq.broker.transaction_state import SNAPSHOT
 from litemq.clock import ManualClock
 from litemq.config import StoreConfig, TransactionConfig, WritableFormat
 from litemq.format import message_id, names, rocketmq
@@ -176,7 +176,7 @@ def test_what_was_decided_is_found_in_the_log_too(tmp_path: Path, remembered: bo
             assert (await producer.end(committed, COMMIT)).code == 0
             assert (await producer.end(rolled_back, ROLLBACK)).code == 0
             if not remembered:
-                broker.transactions._ended.clear()
+                broker.transactions.ends.recent.clear()
             answer = await producer.end(committed, ROLLBACK)
             assert (answer.code, "was committed" in (answer.remark or "")) == (1, True)
             answer = await producer.end(rolled_back, COMMIT)
@@ -378,7 +378,7 @@ def test_after_the_last_check_it_is_given_up(tmp_path: Path, end: str, caplog: p
                 assert "TRAN_MSG" not in copy.properties
             for forgotten in (False, True):
                 if forgotten:
-                    broker.transactions._ended.clear()
+                    broker.transactions.ends.recent.clear()
                 answer = await producer.end(begun, COMMIT)
                 assert (answer.code, "given up" in (answer.remark or "")) == (1, True)
             assert ends(broker) == 1
@@ -463,7 +463,7 @@ def test_checks_count_over_a_restart(tmp_path: Path) -> None:
         async with running(tmp_path, clock=clock, transaction=TransactionConfig(max_checks=2)) as (broker, producer):
             clock.advance(60_000)
             await until(lambda: not broker.transactions.pending)
-            assert broker.transactions.given_up == 1
+            assert broker.transactions.checks.given_up == 1
 
     run(test())
 
@@ -477,13 +477,13 @@ def test_an_end_whose_second_record_is_missing_is_mended(tmp_path: Path, what: s
         async with running(tmp_path) as (broker, producer):
             begun = await producer.begin(b"one")
             transactions = broker.transactions
-            half = transactions._half(0)
+            half = transactions.ends.log.half(0)
             assert half is not None
             write_first_only(broker)
             if what == "commit":
                 transactions._commit(half)
             else:
-                transactions._give_up(half, 15)
+                transactions.checks._give_up(half, 15, transactions.config)
             for number in range(later):
                 broker.store.append(Message("other", b"%d" % number))
             crash_instead_of_closing(broker)
@@ -506,7 +506,7 @@ def test_what_is_not_sure_is_looked_for(tmp_path: Path) -> None:
             begun = [await producer.begin(b"%d" % number) for number in range(3)]
             write_first_only(broker)
             for offset in (0, 1):
-                half = broker.transactions._half(offset)
+                half = broker.transactions.ends.log.half(offset)
                 assert half is not None
                 broker.transactions._commit(half)
             broker.store.recovered.newest.clear()

@@ -211,7 +211,7 @@ def _receipts(broker: Broker) -> Handlers:
         group, topic, receipt = one(request)
         pair = (receipt.offset, receipt.generation)
         if broker.pops.acknowledge(group, topic, receipt.queue_id, [pair]):
-            raise broker.pops.why_stale(group, topic, receipt.queue_id, *pair)
+            raise broker.pops.receipts.why_stale(group, topic, receipt.queue_id, *pair)
         acks.answer(connection, request, Response())
 
     def ack_many(connection: Connection, request: Request) -> None:
@@ -221,7 +221,7 @@ def _receipts(broker: Broker) -> Handlers:
             count += len(pairs)
             by_offset = dict(pairs)
             wrong += (
-                broker.pops.why_stale(group, topic, queue_id, offset, by_offset[offset])
+                broker.pops.receipts.why_stale(group, topic, queue_id, offset, by_offset[offset])
                 for offset in broker.pops.acknowledge(group, topic, queue_id, pairs)
             )
         response = Response()
@@ -234,7 +234,7 @@ def _receipts(broker: Broker) -> Handlers:
         group, topic, receipt = one(request)
         invisible = fields.long(request.ext, "invisibleTime")
         place = (group, topic, receipt.queue_id, receipt.offset)
-        generation = broker.pops.change(*place, receipt.generation, invisible)
+        generation = broker.pops.receipts.change(*place, receipt.generation, invisible)
         told = {"popTime": str(generation), "invisibleTime": str(invisible), "reviveQid": str(receipt.mark)}
         return broker.answer_durable(connection, request, Response(ext=told), broker.store.appended_end)
 
@@ -263,7 +263,7 @@ class _Acks:
         error: BaseException | None = None
         end = 0
         try:
-            end = broker.pops.settle()
+            end = broker.pops.receipts.settle()
         except Exception as raised:  # noqa: BLE001 - those who wait for it are told
             error = raised
         for connection, request, response in waiting:

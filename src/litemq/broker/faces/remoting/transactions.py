@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from litemq.broker.transactions import Decision, Ending
+from litemq.broker.half_log import Decision
+from litemq.broker.transactions import Ending
 from litemq.errors import BadField
 from litemq.wire.remoting import fields
 from litemq.wire.remoting.codes import Ask
