@@ -9,7 +9,7 @@ NEED_PYTHON = $(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit(
 NEED_CLIENTS = for tool in java javac mvn go; do command -v $$tool >/dev/null || { echo "make clients: needs Java (a JDK), Maven and Go; the command $$tool is not here" >&2; exit 2; }; done
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up test check fmt ext lock crash fuzz soak chaos bench bench-rocketmq bench-latency bench-backlog bench-memory bench-pauses bench-python clients docs clean
+.PHONY: help setup demo up test check fmt ext lock crash fuzz soak chaos bench bench-rocketmq bench-latency bench-backlog bench-memory bench-pauses bench-python clients databases docs clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-14s %s\n", $$1, $$2}' Makefile
@@ -81,6 +81,10 @@ bench-python: setup ## the Python SDK beside four client libraries; needs redis-
 clients: setup ## drive official RocketMQ clients and brokers; needs Java, Maven and Go
 	@$(NEED_CLIENTS)
 	@$(BIN)/python -m pytest -m clients --timeout=0 tests/clients
+
+# LITEMQ_POSTGRESQL names the directory of initdb where it is not found by itself.
+databases: setup ## the outbox on a real PostgreSQL; needs its programs
+	@$(BIN)/python -m pytest -m databases tests/databases
 
 docs: setup ## check the links of the documentation
 	@$(BIN)/python scripts/check.py docs

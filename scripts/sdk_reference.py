@@ -19,7 +19,7 @@ if __name__ == "__main__":
     os.environ["LITEMQ_PURE"] = "1"  # before the package is imported
 
 import litemq
-from litemq import aio, telemetry, testing
+from litemq import aio, outbox, telemetry, testing
 from litemq.client.hooks import Hooks
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -84,6 +84,10 @@ def page() -> str:
         if title == "Operating":
             for found in returned_by(aio.Admin):
                 parts += of_name(found.__name__, found, "###")
+    parts.append("## Outbox\n")
+    parts += text_of(inspect.getdoc(outbox) or "")
+    for kind in (outbox.Outbox, outbox.OutboxRelay, outbox.OutboxCounters):
+        parts += of_name(f"litemq.outbox.{kind.__name__}", kind, "###")
     parts.append("## Tracing\n")
     parts += text_of(inspect.getdoc(telemetry) or "")
     parts += of_name("litemq.telemetry.OpenTelemetryHooks", telemetry.OpenTelemetryHooks, "###")

@@ -102,7 +102,7 @@ _MODULES = {
     "litemq.store.message_store": ("MessageStore",),
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names}
-_PARTS = ("aio", "telemetry", "testing")
+_PARTS = ("aio", "outbox", "telemetry", "testing")
 """Modules that ``import litemq`` is enough for."""
 
 

@@ -15,7 +15,7 @@ import pytest
 from scripts.sdk_reference import returned_by
 
 import litemq
-from litemq import aio, telemetry, testing
+from litemq import aio, outbox, telemetry, testing
 from litemq.client.hooks import Hooks
 from litemq.testing import broker
 
@@ -50,6 +50,10 @@ def documented() -> Iterator[Documented]:
         yield from of_object(f"litemq.testing.{name}", getattr(testing, name), are_examples_needed=True)
     for found in returned_by(aio.Admin):
         yield from of_object(f"Admin's {found.__name__}", found, are_examples_needed=False)
+    yield Documented("litemq.outbox", inspect.getdoc(outbox) or "", needs_example=True)
+    for kind in (outbox.Outbox, outbox.OutboxRelay):
+        yield from of_object(f"litemq.outbox.{kind.__name__}", kind, are_examples_needed=True)
+    yield from of_object("litemq.outbox.OutboxCounters", outbox.OutboxCounters, are_examples_needed=False)
     yield Documented("litemq.telemetry", inspect.getdoc(telemetry) or "", needs_example=True)
     yield from of_object("litemq.telemetry.OpenTelemetryHooks", telemetry.OpenTelemetryHooks, are_examples_needed=True)
     yield from of_object("Hooks", Hooks, are_examples_needed=False)

@@ -123,6 +123,15 @@ def test_transaction(running: Broker, tmp_path: Path) -> None:
     ]
 
 
+def test_outbox(running: Broker, tmp_path: Path) -> None:
+    assert shown_by("outbox", running, tmp_path).splitlines() == [
+        "o-2 is not stored",
+        "published: 2",
+        "delivered: o-1, 17 apples",
+        "delivered: o-3, 3 apples",
+    ]
+
+
 def test_work_queue(running: Broker, tmp_path: Path) -> None:
     assert sorted(shown_by("work_queue", running, tmp_path).splitlines()) == [
         "1.png: resized by attempt 1",
