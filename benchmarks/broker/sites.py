@@ -12,6 +12,7 @@ from typing import Self
 
 from benchmarks import native
 from benchmarks.java import JavaLoad
+from benchmarks.memory import touch_memory
 from benchmarks.native import Found
 from benchmarks.peers.process import Server
 from benchmarks.wire import Client
@@ -119,6 +120,7 @@ class Site:
 
 
 def settle() -> None:
-    """Let what the last run left be written, so that the next one does not pay for it."""
+    """Let what the last run left be written, so that the next one does not pay for it; and have memory found."""
     os.sync()
+    touch_memory()
     time.sleep(0.3)

@@ -13,6 +13,7 @@ import json
 import time
 from typing import Any
 
+from benchmarks.memory import touch_memory
 from benchmarks.python import bodies
 from benchmarks.python.drivers import Library, Send
 
@@ -30,6 +31,7 @@ def send(library: Library, work: str, warm: float, seconds: float) -> dict[str, 
     sender = library.sender(work)
     before = library.stored()
     warmed, count = calibrated(sender, warm, seconds)
+    touch_memory()
     found = measured(sender, count)
     acknowledged = warmed + found["result"]
     if acknowledged != warmed + count:
