@@ -28,6 +28,7 @@ PAGE = ROOT / "docs" / "reference" / "sdk.md"
 SHELVES = (
     ("Sending", ("Producer", "Message", "Sent")),
     ("Sending in transactions", ("TransactionProducer", "Transaction", "Decision")),
+    ("Batch transactions", ("BatchTransactions", "Staged", "BatchStatus")),
     (
         "Consuming",
         ("PushConsumer", "PullConsumer", "SimpleConsumer", "Tags", "Sql", "Reject", "Retry", "TopicQueue"),
@@ -38,6 +39,7 @@ SHELVES = (
         (
             *("LiteMQError", "InvalidRequest", "Unavailable", "StorageError", "OutcomeUnknown", "NoAnswer"),
             *("BufferFull", "Busy", "Closed", "UnknownTopic", "UnknownGroup", "BadFilter", "RecordTooLarge"),
+            *("StaleEpoch", "TransactionOver", "RowsMissing"),
         ),
     ),
 )

@@ -20,6 +20,7 @@ from litemq._version import VERSION  # noqa: E402 - the hook above must stand fi
 if TYPE_CHECKING:
     from litemq.client._message_cy import Message
     from litemq.client.admin import Admin
+    from litemq.client.batch_transactions import BatchStatus, BatchTransactions, Staged
     from litemq.client.producer import Producer
     from litemq.client.pull import PullConsumer
     from litemq.client.push import PushConsumer
@@ -38,7 +39,10 @@ if TYPE_CHECKING:
         NoAnswer,
         OutcomeUnknown,
         RecordTooLarge,
+        RowsMissing,
+        StaleEpoch,
         StorageError,
+        TransactionOver,
         Unavailable,
         UnknownGroup,
         UnknownTopic,
@@ -53,6 +57,8 @@ __all__ = [
     "UNKNOWN",
     "Admin",
     "BadFilter",
+    "BatchStatus",
+    "BatchTransactions",
     "BufferFull",
     "Busy",
     "Closed",
@@ -69,14 +75,18 @@ __all__ = [
     "RecordTooLarge",
     "Reject",
     "Retry",
+    "RowsMissing",
     "Sent",
     "SimpleConsumer",
     "Sql",
+    "Staged",
+    "StaleEpoch",
     "StorageError",
     "StoreConfig",
     "Tags",
     "TopicQueue",
     "Transaction",
+    "TransactionOver",
     "TransactionProducer",
     "Unavailable",
     "UnknownGroup",
@@ -87,6 +97,7 @@ __all__ = [
 _MODULES = {
     "litemq.client._message_cy": ("Message",),
     "litemq.client.admin": ("Admin",),
+    "litemq.client.batch_transactions": ("BatchStatus", "BatchTransactions", "Staged"),
     "litemq.client.producer": ("Producer",),
     "litemq.client.pull": ("PullConsumer",),
     "litemq.client.push": ("PushConsumer",),
@@ -97,7 +108,8 @@ _MODULES = {
     "litemq.config": ("StoreConfig",),
     "litemq.errors": (
         *("BadFilter", "BufferFull", "Busy", "Closed", "InvalidRequest", "LiteMQError", "NoAnswer", "OutcomeUnknown"),
-        *("RecordTooLarge", "StorageError", "Unavailable", "UnknownGroup", "UnknownTopic"),
+        *("RecordTooLarge", "RowsMissing", "StaleEpoch", "StorageError", "TransactionOver", "Unavailable"),
+        *("UnknownGroup", "UnknownTopic"),
     ),
     "litemq.store.message_store": ("MessageStore",),
 }

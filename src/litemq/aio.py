@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from litemq.client.async_simple import AsyncSimpleConsumer as SimpleConsumer
     from litemq.client.async_transactions import AsyncTransaction as Transaction
     from litemq.client.async_transactions import AsyncTransactionProducer as TransactionProducer
+    from litemq.client.batch_transactions import AsyncBatchTransactions as BatchTransactions
+    from litemq.client.batch_transactions import BatchStatus, Staged
     from litemq.client.routes import TopicQueue
     from litemq.client.transactions import COMMIT, ROLLBACK, UNKNOWN, Decision
     from litemq.client.values import Reject, Retry, Sent, Sql, Tags
@@ -34,6 +36,8 @@ __all__ = [
     "ROLLBACK",
     "UNKNOWN",
     "Admin",
+    "BatchStatus",
+    "BatchTransactions",
     "Decision",
     "Message",
     "Producer",
@@ -44,6 +48,7 @@ __all__ = [
     "Sent",
     "SimpleConsumer",
     "Sql",
+    "Staged",
     "Tags",
     "TopicQueue",
     "Transaction",
@@ -52,6 +57,7 @@ __all__ = [
 
 _HOMES = {
     "Admin": ("litemq.client.admin", "AsyncAdmin"),
+    "BatchTransactions": ("litemq.client.batch_transactions", "AsyncBatchTransactions"),
     "Producer": ("litemq.client.async_producer", "AsyncProducer"),
     "PullConsumer": ("litemq.client.async_pull", "AsyncPullConsumer"),
     "PushConsumer": ("litemq.client.async_push", "AsyncPushConsumer"),

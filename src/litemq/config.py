@@ -75,6 +75,13 @@ _TRANSACTION_RANGES = {
     "first_check_ms": (1, _MAX_INT),
     "check_interval_ms": (1, _MAX_INT),
     "max_checks": (1, 255),
+    "batch_expiry_ms": (1, _MAX_INT),
+    "batch_memory_ms": (1, _MAX_INT),
+    "batch_ask_ms": (1, _MAX_INT),
+    "batch_open": (0, 1_000_000),
+    "batch_parts": (1, 1_000_000),
+    "batch_producers": (1, 1_000_000),
+    "batch_staged_bytes": (0, 1 << 50),
 }
 _FRACTIONS = ("retention_hours", "disk_start_ratio", "disk_force_ratio", "disk_refuse_ratio")
 _MAY_BE_NONE = ("segment_bytes", "queue_entries", "index_slots", "index_entries", "delete_hour")
@@ -364,6 +371,28 @@ class TransactionConfig:
 
     reject: bool = False
     """Whether transactional messages are refused."""
+
+    batch_expiry_ms: int = 86_400_000
+    """Age at which a batch transaction that got no more rows and was not ended is aborted."""
+
+    batch_memory_ms: int = 604_800_000
+    """So long after its last use a producer's last ended epoch is remembered."""
+
+    batch_ask_ms: int = 60_000
+    """Age of staged rows at which the broker asks their coordinator what became of them, and time between two
+    questions; the coordinator repeats a decision after so long to brokers that have not confirmed it."""
+
+    batch_open: int = 1_000
+    """Batch transactions that may be open on this broker."""
+
+    batch_parts: int = 100_000
+    """Attempts of partitions that one batch transaction may have on this broker."""
+
+    batch_producers: int = 100_000
+    """Producers of batch transactions that are open or remembered."""
+
+    batch_staged_bytes: int = 4 << 30
+    """Bytes that may be staged; each request counts at least 16 KiB."""
 
     def __post_init__(self) -> None:
         _check_ranges(self, _TRANSACTION_RANGES)

@@ -18,6 +18,10 @@ LiteMQError
 │   ├── UnknownGroup          no such consumer group
 │   ├── NotSubscribed         no member of a group wants this topic
 │   ├── UnknownMessage        no message where a request says one is
+│   ├── StaleEpoch            an epoch of a producer below its last one that ended
+│   ├── TransactionOver       a batch transaction that ended otherwise already
+│   ├── RowsMissing           a commit that names rows which are not staged so
+│   ├── NotCoordinator        a broker that does not decide about this producer
 │   ├── NotOnline             a client that is not connected
 │   ├── BadFilter             a filter expression that cannot be compiled
 │   └── Closed                the store, producer or consumer is closed
@@ -192,6 +196,34 @@ class NotSubscribed(InvalidRequest):
 
 class UnknownMessage(InvalidRequest):
     """There is no message where a request says one is."""
+
+
+class StaleEpoch(InvalidRequest):
+    """An epoch below the last one of its producer that ended: nothing was staged or committed.
+
+    >>> litemq.StaleEpoch("epoch 3 of producer 'query' is stale").code
+    'stale_epoch'
+    """
+
+
+class TransactionOver(InvalidRequest):
+    """A batch transaction that ended otherwise already; the text says how, and nothing changed.
+
+    >>> litemq.TransactionOver("it was committed: it cannot be aborted any more").code
+    'transaction_over'
+    """
+
+
+class RowsMissing(InvalidRequest):
+    """A commit that names other rows than are staged: nothing was committed.
+
+    >>> litemq.RowsMissing("partition 3 has 5 of 7 rows").code
+    'rows_missing'
+    """
+
+
+class NotCoordinator(InvalidRequest):
+    """Another broker decides about the transactions of this producer."""
 
 
 class NotOnline(InvalidRequest):

@@ -16,6 +16,9 @@ from pathlib import Path
 from litemq.broker.addresses import advertised, bind_pair, join
 from litemq.broker.admin import Admin
 from litemq.broker.assignment import Assignment
+from litemq.broker.batch_peers import BatchPeers
+from litemq.broker.batch_publisher import BatchPublisher
+from litemq.broker.batch_transactions import BatchTransactions
 from litemq.broker.consumption import Consumption
 from litemq.broker.durability import Durability
 from litemq.broker.faces.remoting._rows_cy import Bench
@@ -39,6 +42,7 @@ from litemq.broker.retries import Retries
 from litemq.broker.schedule import Schedule
 from litemq.broker.send import Sender
 from litemq.broker.shrinking import Shrinking
+from litemq.broker.slots import Slots
 from litemq.broker.statistics import Statistics
 from litemq.broker.subscriptions import Filters
 from litemq.broker.topic_retention import TopicRetention
@@ -48,6 +52,7 @@ from litemq.broker.unmatched import Unmatched
 from litemq.clock import Clock, SystemClock
 from litemq.config import BrokerConfig, LimitsConfig, StoreConfig, TransactionConfig
 from litemq.errors import LiteMQError
+from litemq.features.batch_transaction import Batches
 from litemq.features.ordering import QueueLocks
 from litemq.format import hosts
 from litemq.store.fs import FileSystem
@@ -233,6 +238,7 @@ class Broker:
             cold=self._cold,
             appended=lambda: store.ask_flush() if self.durability.waits else self.puller.wake(),
         )
+        self._build_batches()
         self._build_administration()
         self.server = Server(
             all_handlers(self),
@@ -241,6 +247,34 @@ class Broker:
         )
         settings = Settings(config, self.store_config, limits, self.transaction)
         self.live_config = LiveConfig(store, settings, self._configure)
+
+    def _build_batches(self) -> None:
+        """Build what stages and publishes batch transactions."""
+        store, config = self.store, self.config
+        core = Batches(config.name)
+        publisher = BatchPublisher(
+            store,
+            self.topics,
+            core,
+            self.maker,
+            cluster=config.cluster,
+            appended=lambda: store.ask_flush() if self.durability.waits else self.puller.wake(),
+        )
+        self.batches = BatchTransactions(
+            store,
+            self.sender,
+            self.send_limits,
+            publisher,
+            Slots(store, config.cluster, config.name),
+            core,
+            self.transaction,
+            max_body=self.store_config.max_body_bytes,
+            flush_timeout_ms=self.store_config.flush_timeout_ms,
+            now_ms=self.clock.now_ms,
+        )
+        self.batch_peers = BatchPeers(self.batches, self.registration, self.clock)
+        self.on_tick += [self.batches.tick, self.batch_peers.tick]
+        self.reports["batchTransactions"] = lambda: self.batches.report() | self.batch_peers.report()
 
     def _build_administration(self) -> None:
         """Build what operators and their tools ask."""
@@ -264,7 +298,7 @@ class Broker:
         """Put changed settings to work."""
         self.config = self.groups.config = settings.broker
         self.store_config = settings.store
-        self.transaction = self.transactions.config = settings.transaction
+        self.transaction = self.transactions.config = self.batches.config = settings.transaction
         self.store.configure_retention(settings.store)
         self.apply_limits(settings.limits)
         self.topics.configure(settings.broker)
@@ -286,6 +320,8 @@ class Broker:
             with suppress(asyncio.CancelledError):
                 await worker
         self.server.serve_rest()
+        await self.batch_peers.close()
+        self.batches.stop()
         self.pops.answer_all()
         self.puller.answer_all()
         if self.store.failure is None:
@@ -296,6 +332,7 @@ class Broker:
         self.schedule.close()
         self.pops.close()
         self.transactions.close()
+        self.batches.close()
         self.store.close()
         logger.info("broker stopped: name=%s", self.config.name)
 

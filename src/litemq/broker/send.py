@@ -82,7 +82,7 @@ class Sender:
     def _send(self, sending: Sending, wish: Wish) -> tuple[Message, Appended]:
         self._limits.check_waiting()
         size = len(sending.body) + _check_properties(sending)
-        topic = self._topic_for(sending.topic, wish)
+        topic = self.topic_for(sending.topic, wish)
         placed = replace(sending, queue_id=self._queue_of(topic, sending.queue_id))
         if sending.topic.startswith(system_topics.RETRY_PREFIX):
             return self._retries.resend(placed, group_of(sending.topic), wish.max_reconsume_times)
@@ -103,7 +103,7 @@ class Sender:
             raise NotSupported("a batch cannot be sent to a retry topic")
         if len(sending.body) > self._max_batch_bytes:
             raise RecordTooLarge(what="the batch", size=len(sending.body), limit=self._max_batch_bytes)
-        topic = self._topic_for(sending.topic, wish)
+        topic = self.topic_for(sending.topic, wish)
         queue_id = self._queue_of(topic, sending.queue_id)
         messages = []
         for body, flag, found in batch_entries(sending.body):
@@ -119,7 +119,12 @@ class Sender:
             messages = [self._retries.overflowed(message, full) for message in messages]
         return messages, self._store.append_many(messages)
 
-    def _topic_for(self, name: str, wish: Wish) -> Topic:
+    def topic_for(self, name: str, wish: Wish) -> Topic:
+        """Return the topic that messages are for, made when that is allowed.
+
+        Raises:
+            NoPermission: producers may not send to it.
+        """
         if name.startswith(RESERVED_TOPIC_PREFIX) or name in system_topics.CLOSED_TO_PRODUCERS:
             raise NoPermission(f"producers may not send to topic {name!r}")
         topic = self._topics.for_send(name, wish.template, wish.template_queues)

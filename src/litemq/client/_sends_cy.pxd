@@ -29,3 +29,7 @@ cdef class Outgoing:
     cdef public object future
     cdef public double deadline
     cdef public Py_ssize_t era
+
+
+cpdef str new_id()
+cpdef bytes properties_text(Message message, str message_id)

@@ -181,6 +181,12 @@ class Outgoing:
 
 
 @cython.ccall
+def new_id() -> str:
+    """Return an id that no other message has."""
+    return IDS.next()
+
+
+@cython.ccall
 def properties_text(message: Message, message_id: str) -> bytes:
     """Return the properties as they travel, the message's id among them."""
     pairs = message.pairs

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
+from litemq.client.admin_batches import BatchAdmin
 from litemq.client.admin_brokers import BrokerAdmin
 from litemq.client.admin_cluster import TIMEOUT_S
 from litemq.client.admin_groups import GroupAdmin
@@ -17,7 +18,7 @@ from litemq.client.net import BlockingNet, LoopNet
 from litemq.client.running import blocking, run
 
 
-class AdminCore(HealthAdmin, MessageAdmin):
+class AdminCore(HealthAdmin, MessageAdmin, BatchAdmin):
     """All parts of ``Admin``, awaited, over any network."""
 
 
@@ -97,6 +98,8 @@ class Admin:
     redrive = blocking(MessageAdmin.redrive)
     archive_dead_letters = blocking(MessageAdmin.archive_dead_letters)
     purge_dead_letters = blocking(MessageAdmin.purge_dead_letters)
+
+    batch_transactions = blocking(BatchAdmin.batch_transactions)
 
     brokers = blocking(BrokerAdmin.brokers)
     config = blocking(BrokerAdmin.config)

@@ -77,6 +77,7 @@ RESERVED_TOPIC_PREFIX: Final = "LITEMQ_SYS_"
 CHANGES_TOPIC: Final = "LITEMQ_SYS_CHANGES"
 PROGRESS_TOPIC: Final = "LITEMQ_SYS_PROGRESS"
 POP_TOPIC: Final = "LITEMQ_SYS_POP"
+STAGE_TOPIC: Final = "LITEMQ_SYS_STAGE"
 SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
 
 # -- sys flag bits -------------------------------------------------------------------------------

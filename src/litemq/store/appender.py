@@ -54,8 +54,8 @@ class Appender:
         self.store_host = store_host
         self._store_address = hosts.to_bytes(store_host) or bytes(8)
         self.max_body = max_body_bytes
-        self._max_state_record = log.segments.last.size - 8
-        self.max_record = min(max_body_bytes + _RECORD_OVERHEAD, self._max_state_record)
+        self.max_state_record = log.segments.last.size - 8
+        self.max_record = min(max_body_bytes + _RECORD_OVERHEAD, self.max_state_record)
         """Size of the largest record that is taken of a client."""
         self.format_code = log.format.code
         self.batch = self._new_batch(is_state=False)
@@ -65,7 +65,7 @@ class Appender:
         """The thread that opens queues or rolls the log."""
 
     def _new_batch(self, *, is_state: bool) -> Batch:
-        limits = (self._max_state_record,) * 2 if is_state else (self.max_record, self.max_body)
+        limits = (self.max_state_record,) * 2 if is_state else (self.max_record, self.max_body)
         return Batch(self.format_code, self.store_host, self._store_address, *limits)
 
     def append(

@@ -8,6 +8,7 @@ A body is one JSON object with ``op`` and what the operation needs:
     min-offsets     topic, min_offsets                  purge and per-topic retention: older offsets are gone
     group           group, config                       created or altered
     group-deleted   group
+    slots           cluster, config                     which broker decides about whose transactions; written once
 
 Unknown operations are kept and passed over: a newer writer may have been here.
 """
@@ -20,13 +21,13 @@ from typing import Final, Literal
 
 from litemq.format.config_json import JsonObject
 
-Op = Literal["identity", "topic", "topic-deleted", "min-offsets", "group", "group-deleted"]
-OPS: Final = frozenset({"identity", "topic", "topic-deleted", "min-offsets", "group", "group-deleted"})
+Op = Literal["identity", "topic", "topic-deleted", "min-offsets", "group", "group-deleted", "slots"]
+OPS: Final = frozenset({"identity", "topic", "topic-deleted", "min-offsets", "group", "group-deleted", "slots"})
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One change; ``name`` is the topic, the group or the log id."""
+    """One change; ``name`` is the topic, the group, the log id or the cluster."""
 
     op: Op
     name: str
@@ -43,6 +44,7 @@ _NAME_KEYS: Final[dict[str, str]] = {
     "min-offsets": "topic",
     "group": "group",
     "group-deleted": "group",
+    "slots": "cluster",
 }
 _OFFSET_KEYS: Final[dict[str, str]] = {"topic-deleted": "next_offsets", "min-offsets": "min_offsets"}
 
@@ -50,7 +52,7 @@ _OFFSET_KEYS: Final[dict[str, str]] = {"topic-deleted": "next_offsets", "min-off
 def encode(change: Change) -> bytes:
     """Return the record's body."""
     body: JsonObject = {"op": change.op, _NAME_KEYS[change.op]: change.name}
-    if change.op in ("topic", "group"):
+    if change.op in ("topic", "group", "slots"):
         body["config"] = change.config
     if change.op == "topic":
         body["incarnation"] = change.incarnation

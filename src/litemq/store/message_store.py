@@ -21,6 +21,7 @@ from litemq.config import StoreConfig
 from litemq.errors import Closed, LiteMQError, StoreFull, StoreInUse
 from litemq.format._spans_cy import Spans
 from litemq.format.config_json import JsonObject
+from litemq.format.names import ORIGIN
 from litemq.store import retention, snapshot
 from litemq.store._tails_cy import QueueTail
 from litemq.store.appender import Appender
@@ -245,12 +246,24 @@ class MessageStore:
             self._kick(answer)
         return answer
 
-    def append_state(self, topic: str, body: bytes) -> Appended:
-        """Append a record to one of LiteMQ's own topics; it is taken however full the disk is."""
-        answer = self._state.append(Message(topic, body, born_time=self._clock.now_ms()))
+    def append_state(self, topic: str, body: bytes, *, origin: int | None = None, may_refuse: bool = False) -> Appended:
+        """Append a record to one of LiteMQ's own topics; it is taken however full the disk is.
+
+        ``origin`` is where a record that is carried stood first.  ``may_refuse``: what a client brings is refused as
+        its messages are.
+        """
+        if may_refuse and self._refuses:
+            self._refuse()
+        properties = {} if origin is None else {ORIGIN: str(origin)}
+        answer = self._state.append(Message(topic, body, properties=properties, born_time=self._clock.now_ms()))
         if self._log.tail.end >= self._log.tail.look_at:
             self._kick([answer])
         return answer
+
+    @property
+    def largest_state(self) -> int:
+        """Return the bytes of the largest record that ``append_state`` takes."""
+        return self._appender.max_state_record
 
     def append_rows(self, spans: Spans, first: int) -> int:
         """Append the plain sends from row ``first`` on with one write; return the first row that was not taken.

@@ -38,6 +38,8 @@ class Tables:
         self.topics: dict[str, JsonObject] = {}
         self.groups: dict[str, JsonObject] = {}
         self.incarnations: dict[str, str] = {}
+        self.slots: dict[str, JsonObject] = {}
+        """By cluster: which broker has which slot of producers."""
         self.deletions = Deletions()
         self._forbidden: Value = {}
         self.changed = False
@@ -66,6 +68,8 @@ class Tables:
                 self._forget("min-offsets", change.name)
             case "group":
                 self.groups[change.name] = change.config
+            case "slots":
+                self.slots.setdefault(change.name, change.config)  # written once
             case "group-deleted":
                 self.groups.pop(change.name, None)
                 self._forget("group", change.name)
@@ -120,6 +124,8 @@ class Tables:
         elif change.op == "identity":
             self.log_id = self.log_id or change.name
             self._note(change, position, origin)
+        elif change.op == "slots":
+            self.apply(change, position, origin)
         elif change.op == "topic-deleted":
             self.deletions.apply(change, position)
 
@@ -139,6 +145,8 @@ class Tables:
                 return Change("identity", name)
             case "topic" if name in self.topics:
                 return Change("topic", name, self.topics[name], self.incarnations.get(name, ""))
+            case "slots" if name in self.slots:
+                return Change("slots", name, self.slots[name])
             case "group" if name in self.groups:
                 return Change("group", name, self.groups[name])
             case "topic-deleted" | "min-offsets":
@@ -188,6 +196,7 @@ class Tables:
                 "minOffsets": {topic: _texts(offsets) for topic, offsets in gone.min_offsets.items()},
                 "positions": _named(self._positions),
                 "origins": _named(self._origins),
+                "slots": {**self.slots},
             },
         }
 
@@ -224,6 +233,7 @@ class Tables:
         gone.dead_below = {name: value for name, value in _items(ours, "deadBelow") if isinstance(value, int)}
         gone.next_offsets = {name: numbers(value) for name, value in _items(ours, "nextOffsets")}
         gone.min_offsets = {name: numbers(value) for name, value in _items(ours, "minOffsets")}
+        self.slots = {name: value for name, value in _items(ours, "slots") if isinstance(value, dict)}
         self._positions.update(_keyed(ours, "positions"))
         self._origins.update(_keyed(ours, "origins"))
 

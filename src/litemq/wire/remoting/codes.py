@@ -128,6 +128,11 @@ class Ask(IntEnum):
     BATCH_ACK_MESSAGE = 200151
     LITEMQ_STATISTICS = 31001  # 31000 to 31999 are LiteMQ's own
     LITEMQ_PURGE_TOPIC = 31002
+    LITEMQ_STAGE = 31020
+    LITEMQ_END_BATCH = 31021
+    LITEMQ_BATCH_STATUS = 31022
+    LITEMQ_LIST_BATCHES = 31023
+    LITEMQ_SLOTS = 31024
 
 
 CUT: Final = {int(ask) & 0xFFFF: int(ask) for ask in Ask if ask > 0x7FFF}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from litemq.broker.faces.remoting import (
+    batch_transactions,
     clients,
     config,
     consumption,
@@ -44,6 +45,7 @@ _AREAS = (
     config,
     purges,
     transactions,
+    batch_transactions,
 )
 
 
