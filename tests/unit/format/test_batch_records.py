@@ -43,7 +43,7 @@ def test_golden() -> None:
         '"coordinator":"broker-a","reason":"","used_ms":1700000000000,"rows":2,"published":0,"confirmed":[]}'
     ).encode()
     assert records.encode(ended) == b"\x01\x02" + len(text).to_bytes(4, "big") + text
-    short = (
+    short: tuple[tuple[Fact, bytes], ...] = (
         (Dropped("p", 7), b'{"producer_id":"p","epoch":7,"partition":-1,"attempt":-1}'),
         (Publishing("p", 7, 100, 50), b'{"producer_id":"p","epoch":7,"first":100,"count":50}'),
         (Published("p", 7), b'{"producer_id":"p","epoch":7}'),
