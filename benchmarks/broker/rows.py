@@ -137,6 +137,13 @@ ROWS = (
             "litemq": (Bar("rate", 1.1), Bar("broker_us", 0.7)),
         },
     ),
+    Row(
+        "transaction",
+        "Java, 32 threads × 2 KiB, transactions",
+        _java("transact", threads=32, body=2048),
+        _bars(1.5, 0.5),
+        is_default=False,
+    ),
     Row("e2e", "Java, end to end, 2 k/s", _end_to_end, {"": (Bar("p50_us", 1.0),)}),
     Row("fsync-java", "Java, 64 threads, fsync", _java("send", threads=64, body=128), _bars(1.5), flush="group"),
     Row(

@@ -15,11 +15,16 @@ import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
+import org.apache.rocketmq.client.producer.LocalTransactionState;
 import org.apache.rocketmq.client.producer.SendCallback;
 import org.apache.rocketmq.client.producer.SendResult;
 import org.apache.rocketmq.client.producer.SendStatus;
+import org.apache.rocketmq.client.producer.TransactionListener;
+import org.apache.rocketmq.client.producer.TransactionMQProducer;
+import org.apache.rocketmq.client.producer.TransactionSendResult;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.Message;
+import org.apache.rocketmq.common.message.MessageExt;
 
 /**
  * Loads a broker through RocketMQ's own client library, unchanged and with its defaults.
@@ -59,8 +64,9 @@ public final class Load {
 
     private void run(String command) throws Exception {
         switch (command) {
-            case "send" -> send(false);
-            case "batch" -> send(true);
+            case "send" -> send(producer(), DefaultMQProducer::send, 1);
+            case "batch" -> send(producer(), (producer, message) -> producer.send(batch(number("batch"))), number("batch"));
+            case "transact" -> send(transactionProducer(), Load::transact, 1);
             case "async" -> async();
             case "consume" -> consume();
             case "latency" -> latency();
@@ -70,11 +76,23 @@ public final class Load {
 
     // -- sending --------------------------------------------------------------------------------------------------
 
+    /** What one thread does again and again. */
+    private interface Call {
+        SendResult on(DefaultMQProducer producer, Message message) throws Exception;
+    }
+
+    /** A transaction that is committed at once; the client sends its end without waiting for an answer. */
+    private static SendResult transact(DefaultMQProducer producer, Message message) throws Exception {
+        TransactionSendResult result = ((TransactionMQProducer) producer).sendMessageInTransaction(message, null);
+        if (result.getLocalTransactionState() != LocalTransactionState.COMMIT_MESSAGE) {
+            throw new IllegalStateException("a transaction ended as " + result.getLocalTransactionState());
+        }
+        return result;
+    }
+
     /** Blocking threads that share one producer, each with one request in flight. */
-    private void send(boolean isBatch) throws Exception {
+    private void send(DefaultMQProducer producer, Call call, int perCall) throws Exception {
         int threads = number("threads");
-        int perCall = isBatch ? number("batch") : 1;
-        DefaultMQProducer producer = producer();
         LongAdder sent = new LongAdder();
         LongAdder refused = new LongAdder();
         AtomicBoolean isOver = new AtomicBoolean();
@@ -87,7 +105,7 @@ public final class Load {
                 while (!isOver.get()) {
                     long began = System.nanoTime();
                     try {
-                        SendResult result = isBatch ? producer.send(batch(perCall)) : producer.send(message());
+                        SendResult result = call.on(producer, message());
                         if (result.getSendStatus() == SendStatus.SEND_OK) {
                             sent.add(perCall);
                         } else {
@@ -277,7 +295,26 @@ public final class Load {
     // -- parts ----------------------------------------------------------------------------------------------------
 
     private DefaultMQProducer producer() throws Exception {
-        DefaultMQProducer producer = new DefaultMQProducer("benchmark_producer");
+        return started(new DefaultMQProducer("benchmark_producer"));
+    }
+
+    private DefaultMQProducer transactionProducer() throws Exception {
+        TransactionMQProducer producer = new TransactionMQProducer("benchmark_transactions");
+        producer.setTransactionListener(new TransactionListener() {
+            @Override
+            public LocalTransactionState executeLocalTransaction(Message message, Object argument) {
+                return LocalTransactionState.COMMIT_MESSAGE;
+            }
+
+            @Override
+            public LocalTransactionState checkLocalTransaction(MessageExt message) {
+                return LocalTransactionState.COMMIT_MESSAGE;
+            }
+        });
+        return started(producer);
+    }
+
+    private DefaultMQProducer started(DefaultMQProducer producer) throws Exception {
         producer.setNamesrvAddr(nameServer);
         producer.setInstanceName(Long.toString(System.nanoTime()));
         producer.start();

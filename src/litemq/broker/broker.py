@@ -24,6 +24,7 @@ from litemq.broker.durability import Durability
 from litemq.broker.faces.remoting._rows_cy import Bench
 from litemq.broker.faces.remoting.handlers import all_handlers
 from litemq.broker.faces.remoting.protocol import BrokerConnection
+from litemq.broker.faces.remoting.transaction_rows import TransactionRows
 from litemq.broker.groups import Groups
 from litemq.broker.limits import SendLimits, connection_limits
 from litemq.broker.limits import report as limits_report
@@ -200,6 +201,7 @@ class Broker:
             self.send_limits,
             max_batch_bytes=MAX_BATCH_SIZE,
         )
+        self.transaction_rows = TransactionRows(self)
         self.puller = Puller(
             store,
             self.topics,

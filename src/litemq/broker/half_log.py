@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import OrderedDict
 from enum import IntEnum
 from typing import Final
 
@@ -35,7 +36,7 @@ class HalfLog:
 
     def __init__(self, store: MessageStore) -> None:
         self._store = store
-        self._newest: dict[int, Half] = {}
+        self._newest: OrderedDict[int, Half] = OrderedDict()
         self._newest_bytes = 0
 
     def remember(self, half: Half) -> None:
@@ -43,7 +44,7 @@ class HalfLog:
         self._newest[half.offset] = half
         self._newest_bytes += len(half.message.body)
         while len(self._newest) > _RECENT_HALVES or self._newest_bytes > _RECENT_BYTES:
-            oldest = self._newest.pop(next(iter(self._newest)))
+            _, oldest = self._newest.popitem(last=False)
             self._newest_bytes -= len(oldest.message.body)
 
     def drop(self, offset: int) -> None:
@@ -51,6 +52,10 @@ class HalfLog:
         half = self._newest.pop(offset, None)
         if half is not None:
             self._newest_bytes -= len(half.message.body)
+
+    def newest(self, offset: int) -> Half | None:
+        """Return a half message that was just appended and did not end since; None: look for it with ``half``."""
+        return self._newest.get(offset)
 
     def half(self, offset: int) -> Half | None:
         """Return a half message; None when it is gone, damaged or not readable yet."""

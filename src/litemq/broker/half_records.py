@@ -32,11 +32,19 @@ _STATUS_BITS: Final = 0xC
 _COMMIT: Final = 0x8
 _OP_TAG: Final = "d"
 _MAX_DIGITS: Final = 9
+_ECHOED: Final = frozenset({names.TRANSACTION_ID, CHECK_TIMES, EARLIER_OFFSET})
+"""What a check told a client, which may send it back."""
+
+_NOT_VISIBLE: Final = frozenset({names.TRAN_MSG, REAL_TOPIC, REAL_QUEUE, CHECK_TIMES, EARLIER_OFFSET})
+# Plain numbers: the members of an IntEnum are slow to look up and to check.
+_NORMAL: Final = int(Status.NORMAL)
+_COMMITTED: Final = int(Status.COMMITTED)
+_TRANSACTION: Final = int(MessageType.TRANSACTION)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # frozen, it would take three times as long to make, for every message
 class Half:
-    """A half message as it stands in the half queue."""
+    """A half message as it stands in the half queue; treat it as a value."""
 
     offset: int
     position: int
@@ -96,20 +104,60 @@ def is_half(found: dict[str, str], sys_flag: int) -> bool:
 
 def half_message(message: Message, group: str) -> Message:
     """Return the half message that stands for a message until its transaction has ended."""
-    properties = {name: value for name, value in message.properties.items() if name != names.TRANSACTION_ID}
+    properties = message.properties.copy()
+    if not _ECHOED.isdisjoint(properties):
+        for name in _ECHOED:
+            properties.pop(name, None)
     properties[GROUP] = properties.get(GROUP) or group
-    properties |= {names.TRAN_MSG: "true", REAL_TOPIC: message.topic, REAL_QUEUE: str(message.queue_id)}
-    for name in (CHECK_TIMES, EARLIER_OFFSET):  # a client may echo what a check told it
-        properties.pop(name, None)
-    return altered(
+    properties[names.TRAN_MSG] = "true"
+    properties[REAL_TOPIC] = message.topic
+    properties[REAL_QUEUE] = str(message.queue_id)
+    return _copy(
         message,
         topic=HALF_TOPIC,
         queue_id=0,
         properties=properties,
         transaction_id=message.message_id,
-        type=MessageType.TRANSACTION,
-        status=Status.NORMAL,
+        type_=_TRANSACTION,
+        status=_NORMAL,
         sys_flag=_with_status(message.sys_flag, 0),
+    )
+
+
+def _copy(
+    message: Message,
+    *,
+    topic: str,
+    queue_id: int,
+    properties: dict[str, str],
+    transaction_id: str,
+    type_: int,
+    status: int,
+    sys_flag: int | None,
+    prepared_offset: int = 0,
+) -> Message:
+    """Do what ``altered`` does, for every message of a transaction: several times as fast.
+
+    What else a message can hold cannot be said in a send, nor in a half message.
+    """
+    return Message(
+        topic,
+        message.body,
+        queue_id=queue_id,
+        message_id=message.message_id,
+        tags=message.tags,
+        keys=message.keys,
+        properties=properties,
+        type=type_,
+        transaction_id=transaction_id,
+        status=status,
+        sharding_key=message.sharding_key,
+        born_time=message.born_time,
+        born_host=message.born_host,
+        flag=message.flag,
+        sys_flag=sys_flag,
+        reconsume_times=message.reconsume_times,
+        prepared_offset=prepared_offset,
     )
 
 
@@ -120,16 +168,18 @@ def half_of(record: Record) -> Half:
 
 def committed(half: Half, queue_id: int) -> Message:
     """Return the message that becomes visible."""
-    gone = (names.TRAN_MSG, REAL_TOPIC, REAL_QUEUE, CHECK_TIMES, EARLIER_OFFSET)
-    properties = {name: value for name, value in half.message.properties.items() if name not in gone}
+    message = half.message
+    properties = {name: value for name, value in message.properties.items() if name not in _NOT_VISIBLE}
     properties[names.ORIGIN] = str(half.origin)
-    return altered(
-        half.message,
+    return _copy(
+        message,
         topic=half.topic,
         queue_id=queue_id,
         properties=properties,
-        status=Status.COMMITTED,
-        sys_flag=_with_status(half.message.sys_flag, _COMMIT),
+        transaction_id=message.transaction_id,
+        type_=message.type,
+        status=_COMMITTED,
+        sys_flag=_with_status(message.sys_flag, _COMMIT),
         prepared_offset=half.position,
     )
 

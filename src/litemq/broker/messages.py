@@ -21,9 +21,9 @@ _TIMERS = (names.TIMER_DELAY_SEC, names.TIMER_DELAY_MS, names.TIMER_DELIVER_MS)
 _ENTRY_HEAD = 20
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # frozen, it would take three times as long to make, for every message
 class Sending:
-    """One message, or the common part of a batch, as the header of a send describes it."""
+    """One message, or the common part of a batch, as the header of a send describes it; treat it as a value."""
 
     topic: str
     queue_id: int
@@ -102,6 +102,14 @@ def altered(message: Message, **changes: object) -> Message:
     """Return a copy of a message with some fields changed."""
     fields = {name: getattr(message, name) for name in Message.__slots__}
     return Message(**{**fields, **changes})
+
+
+_LOOKED_AT = _DROPPED | {names.DELAY, *_TIMERS}
+
+
+def needs_look(found: dict[str, str]) -> bool:
+    """Return whether there are properties for which ``make`` does more than ``plain``."""
+    return not _LOOKED_AT.isdisjoint(found)
 
 
 def refuse_delayed(found: dict[str, str]) -> None:

@@ -11,6 +11,7 @@ appends the op record alone.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final
 
@@ -34,7 +35,7 @@ class TransactionEnds:
         self._now_ms = now_ms
         self.log = HalfLog(store)
         self.pending = Pending()
-        self.recent: dict[int, Decision] = {}
+        self.recent: OrderedDict[int, Decision] = OrderedDict()
         """How the transactions ended that ended last."""
         self.unsure_end = 0
         """Half messages below this offset may be in their topics although they are pending."""
@@ -46,11 +47,14 @@ class TransactionEnds:
         self.pending.add(half.offset, half.first_due(first_check_ms), checks=half.checks, group=half.group)
         self.is_changed = True
 
+    def op(self, offset: int) -> Message:
+        """Return what ends a half message."""
+        return records.op_message(offset, born_time=self._now_ms(), born_host=self._address)
+
     def finish(self, messages: list[Message], offset: int, decision: Decision) -> Appended:
         """Append what a decision makes visible and, behind it, what ends the half message."""
-        op = records.op_message(offset, born_time=self._now_ms(), born_host=self._address)
         try:
-            appended = self._store.append_whole([*messages, op])[-1]
+            appended = self._store.append_whole([*messages, self.op(offset)])[-1]
         except LiteMQError as error:
             if error.appended:  # it is in the log all the same, and must not come a second time
                 self.forget(offset, decision)
@@ -65,7 +69,7 @@ class TransactionEnds:
         self.log.drop(offset)
         self.recent[offset] = decision
         if len(self.recent) > _RECENT_ENDS:
-            del self.recent[next(iter(self.recent))]
+            self.recent.popitem(last=False)
 
     def decision(self, half: Half) -> Decision:
         """Return how a transaction ended that did."""
@@ -83,7 +87,6 @@ class TransactionEnds:
 
     def carry(self, half: Half, due_ms: int, checks: int) -> None:
         """Append a half message again whose segment has to go, and let the copy be pending in its stead."""
-        op = records.op_message(half.offset, born_time=self._now_ms(), born_host=self._address)
-        appended = self._store.append_whole([records.carried(half, checks), op], is_carried=True)[0]
+        appended = self._store.append_whole([records.carried(half, checks), self.op(half.offset)], is_carried=True)[0]
         self.forget(half.offset, Decision.UNKNOWN)
         self.pending.add(appended.queue_offset, due_ms, checks=checks, group=half.group)

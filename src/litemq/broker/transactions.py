@@ -36,9 +36,9 @@ _WORDS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # frozen, it would take three times as long to make, for every transaction
 class Ending:
-    """What a producer says of a transaction, and of which."""
+    """What a producer says of a transaction, and of which; treat it as a value."""
 
     group: str
     offset: int
@@ -87,17 +87,26 @@ class Transactions:
             NoPermission: the broker takes no transactional messages.
             InvalidRequest: nobody could be asked about it.
         """
+        waiting = self.waiting(message, group)
+        appended = self._store.append(waiting)
+        self.note_begun(waiting, appended)
+        return appended
+
+    def waiting(self, message: Message, group: str) -> Message:
+        """Return what is stored for a message until its transaction ends; raises as ``begin`` does."""
         if self.config.reject:
             raise NoPermission("this broker takes no transactional messages (transaction.reject)")
         waiting = records.half_message(message, group)
         if not waiting.properties[records.GROUP]:
             raise InvalidRequest("a transactional message names the group of its producer (property PGROUP)")
-        appended = self._store.append(waiting)
+        return waiting
+
+    def note_begun(self, waiting: Message, appended: Appended) -> None:
+        """Note what was appended of ``waiting``."""
         half = Half(appended.queue_offset, appended.position, appended.store_time, waiting)
         self.ends.note(half, self.config.first_check_ms)
         self.ends.log.remember(half)
         self.begun += 1
-        return appended
 
     def end(self, ending: Ending) -> Appended | None:
         """End a transaction as its producer says; None when nothing had to be appended.
@@ -120,8 +129,9 @@ class Transactions:
                 case Decision.COMMIT:
                     return self._commit(half)
                 case Decision.ROLLBACK:
+                    appended = self.ends.finish([], half.offset, Decision.ROLLBACK)
                     self.rolled_back += 1
-                    return self.ends.finish([], half.offset, Decision.ROLLBACK)
+                    return appended
             return None
         ended = self.ends.decision(half)
         if ending.decision not in (Decision.UNKNOWN, ended):
@@ -175,12 +185,34 @@ class Transactions:
         return None
 
     def _commit(self, half: Half) -> Appended:
+        appended = self.ends.finish([self._visible(half)], half.offset, Decision.COMMIT)
+        self.committed += 1
+        return appended
+
+    def _visible(self, half: Half) -> Message:
         topic = self._topics.find(half.topic)
         if topic is None:
             raise UnknownTopic(f"topic {half.topic!r} of the transaction {half.message.message_id!r} was deleted")
-        message = records.committed(half, half.queue_id % max(topic.queue_count, 1))
-        self.committed += 1
-        return self.ends.finish([message], half.offset, Decision.COMMIT)
+        return records.committed(half, half.queue_id % max(topic.queue_count, 1))
+
+    def ordinary_end(self, ending: Ending) -> list[Message] | None:
+        """Return what an end makes visible of a transaction that was just begun; None: ``end`` must look closer.
+
+        What it returns is to be appended with the op record behind it, and then ``note_ended``.
+        """
+        half = self.ends.log.newest(ending.offset)
+        if half is None or half.position != ending.position or not self.pending.is_pending(half.offset):
+            return None
+        self._check(half, ending)
+        return [self._visible(half)] if ending.decision is Decision.COMMIT else []
+
+    def note_ended(self, offset: int, decision: Decision) -> None:
+        """Note what was appended of an ``ordinary_end``."""
+        self.ends.forget(offset, decision)
+        if decision is Decision.COMMIT:
+            self.committed += 1
+        else:
+            self.rolled_back += 1
 
     def pass_(self, now_ms: int) -> int:
         """Ask about what is due; return how many messages were appended."""

@@ -15,6 +15,11 @@ from litemq.format import spans as columns
 
 _KIND = cython.declare(cython.Py_ssize_t, columns.KIND)
 _ENTRY_COUNT = cython.declare(cython.Py_ssize_t, columns.ENTRY_COUNT)
+_ID_AT = cython.declare(cython.Py_ssize_t, columns.ID_AT)
+_ID_SIZE = cython.declare(cython.Py_ssize_t, columns.ID_SIZE)
+_POSITION = cython.declare(cython.Py_ssize_t, columns.POSITION)
+_STORED_SIZE = cython.declare(cython.Py_ssize_t, columns.STORED_SIZE)
+_QUEUE_OFFSET = cython.declare(cython.Py_ssize_t, columns.QUEUE_OFFSET)
 _WIDTH = cython.declare(cython.Py_ssize_t, columns.WIDTH)
 _FEW_ROWS = cython.declare(cython.Py_ssize_t, 256)
 _LITTLE_TEXT = cython.declare(cython.Py_ssize_t, 1 << 16)
@@ -109,6 +114,21 @@ class Spans:
             # A new one: the old cannot grow while somebody looks at it.
             self.text = self.text + bytes(max(len(self.text), size))
         return 0
+
+    def note_id(self, row: int, at: int, size: int) -> None:
+        """Say where in the table's text the UNIQ_KEY of a send stands."""
+        if not (0 <= row < self.count and 0 <= at and 0 <= size and at + size <= len(self.text)):
+            raise IndexError(f"row {row}, text {at} to {at + size} of a table of {self.count} rows")
+        self.rows[row * _WIDTH + _ID_AT] = at
+        self.rows[row * _WIDTH + _ID_SIZE] = size
+
+    def note_stored(self, row: int, position: int, size: int, queue_offset: int) -> None:
+        """Say where a send went that the store's kernel did not take."""
+        if not 0 <= row < self.count:
+            raise IndexError(f"row {row} of a table of {self.count} rows")
+        self.rows[row * _WIDTH + _POSITION] = position
+        self.rows[row * _WIDTH + _STORED_SIZE] = size
+        self.rows[row * _WIDTH + _QUEUE_OFFSET] = queue_offset
 
     # -- for everybody ---------------------------------------------------------------------------
 

@@ -28,6 +28,9 @@ _BINARY_HEAD = struct.Struct(
     "i"  # flag
     "i"  # length of the remark
 )
+_TO_JSON = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
+"""``json.dumps`` makes an encoder for each call."""
+_FROM_JSON = json.JSONDecoder().decode
 _LENGTH = struct.Struct(">i")
 _KEY_LENGTH = struct.Struct(">h")
 _WORDS = struct.Struct(">II")
@@ -128,7 +131,7 @@ def _json_header(
     }
     if remark is not None:
         header["remark"] = remark
-    return json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "replace")
+    return _TO_JSON(header).encode("utf-8", "replace")
 
 
 def _binary_header(
@@ -176,7 +179,8 @@ def decode(frame: bytes | memoryview) -> Request | Response:
 
 def _from_json(header: bytes, body: bytes) -> Request | Response:
     try:
-        read = json.loads(header)
+        # ``json.loads`` would guess the encoding first, which for this beginning is UTF-8.
+        read = _FROM_JSON(str(header, "utf-8", "surrogatepass")) if header[:2] == b'{"' else json.loads(header)
     except (ValueError, RecursionError) as error:
         raise BadFrame(f"a header that is no JSON: {error}") from error
     if not isinstance(read, dict):
@@ -193,7 +197,7 @@ def _from_json(header: bytes, body: bytes) -> Request | Response:
         opaque=_number(read, "opaque"),
         flag=_number(read, "flag"),
         remark=remark if isinstance(remark, str) else None,
-        ext={name: _text(value) for name, value in ext.items() if value is not None},
+        ext={name: value if type(value) is str else _text(value) for name, value in ext.items() if value is not None},
         body=body,
         codec=JSON,
     )
@@ -201,7 +205,7 @@ def _from_json(header: bytes, body: bytes) -> Request | Response:
 
 def _number(read: dict[str, object], name: str) -> int:
     value = read.get(name, 0)
-    if not isinstance(value, int) or isinstance(value, bool) or not _INT32[0] <= value <= _INT32[1]:
+    if type(value) is not int or not _INT32[0] <= value <= _INT32[1]:
         raise BadFrame(f"{name} of a header must be a number of 32 bits")
     return value
 

@@ -120,7 +120,7 @@ class RowReceiver(Receiver):  # type: ignore[misc] # what is cimported has no ty
     @cython.ccall
     @cython.exceptval(-1)
     def serve_row(self, spans: Spans, row: cython.Py_ssize_t) -> cython.int:
-        """Serve a request that is not plain."""
+        """Serve a request that is not plain; return how many rows were, if their answers are in the outbox, else 0."""
         return 0
 
     @cython.ccall
@@ -184,6 +184,7 @@ class RowReceiver(Receiver):  # type: ignore[misc] # what is cimported has no ty
         kind: cython.longlong
         found: cython.longlong
         since: cython.longlong = 0
+        together: cython.int
         stored: cython.bint = False
         rows: RowAppender = self.bench.rows
         refuses: cython.bint = self.bench.durability.waits and self.bench.durability.is_full
@@ -217,7 +218,10 @@ class RowReceiver(Receiver):  # type: ignore[misc] # what is cimported has no ty
                         if done + 1 < count and self.bench.now_ns() - since > _TURN_NS and self.later():
                             return done + 1
                     else:
-                        self.serve_row(spans, done)
+                        together = self.serve_row(spans, done)
+                        if together > 0:
+                            stored = True
+                            done += together - 1  # the last of them has one entry
                     done += spans.rows[done * _WIDTH + _ENTRY_COUNT]
                 first = done
         finally:

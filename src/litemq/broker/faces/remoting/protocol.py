@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from litemq.broker.faces.remoting import pulls
 from litemq.broker.faces.remoting._rows_cy import RowReceiver
+from litemq.broker.faces.remoting.transaction_rows import is_transactional
 from litemq.errors import LiteMQError
 from litemq.format import spans as columns
 from litemq.format._spans_cy import Spans
@@ -25,6 +26,7 @@ class BrokerConnection(RowReceiver, Connection):
     def __init__(self, server: Server, broker: Broker) -> None:
         Connection.__init__(self, server)
         self._broker = broker
+        self._transactions = broker.transaction_rows
         self._pulls = pulls.table(broker, self)
         self.set_up(broker.bench, self._pulls)
         self.on_lost.append(self._let_go)
@@ -40,7 +42,11 @@ class BrokerConnection(RowReceiver, Connection):
         self._pulls.clear()
 
     def serve_row(self, spans: Spans, row: int) -> int:
-        """Serve a request that is not plain."""
+        """Serve a request that is not plain, and what follows it of transactions."""
+        if is_transactional(spans, row):
+            count = self._transactions.serve(spans, row, self._broker.bench.outbox)
+            if count:
+                return count
         self.serve(decode(spans.part(row, columns.FRAME_AT)))
         return 0
 

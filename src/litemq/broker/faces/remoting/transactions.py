@@ -18,23 +18,26 @@ if TYPE_CHECKING:
 _DECISIONS = {0: Decision.UNKNOWN, 8: Decision.COMMIT, 12: Decision.ROLLBACK}
 
 
+def ending_of(ext: dict[str, str]) -> Ending:
+    """Return what the fields of a request say."""
+    wanted = fields.whole(ext, "commitOrRollback")
+    decision = _DECISIONS.get(wanted)
+    if decision is None:
+        raise BadField(f"the field commitOrRollback is {wanted}, it must be 8, 12 or 0")
+    return Ending(
+        fields.text(ext, "producerGroup"),
+        fields.long(ext, "tranStateTableOffset"),
+        fields.long(ext, "commitLogOffset"),
+        fields.text(ext, "msgId"),
+        decision,
+    )
+
+
 def handlers(broker: Broker) -> Handlers:
     """Return who answers which request."""
 
     def end(connection: Connection, request: Request) -> Response | None:
-        ext = request.ext
-        wanted = fields.whole(ext, "commitOrRollback")
-        decision = _DECISIONS.get(wanted)
-        if decision is None:
-            raise BadField(f"the field commitOrRollback is {wanted}, it must be 8, 12 or 0")
-        ending = Ending(
-            fields.text(ext, "producerGroup"),
-            fields.long(ext, "tranStateTableOffset"),
-            fields.long(ext, "commitLogOffset"),
-            fields.text(ext, "msgId"),
-            decision,
-        )
-        appended = broker.transactions.end(ending)
+        appended = broker.transactions.end(ending_of(request.ext))
         # An end that is repeated promises no less: what it repeats may not be flushed yet.
         until = broker.store.appended_end if appended is None else appended.end
         return broker.answer_durable(connection, request, Response(), until)
