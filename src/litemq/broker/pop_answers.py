@@ -62,6 +62,8 @@ class Popping:
     give: Callable[[PopAnswer | None], None]
     refuse: Callable[[BaseException], None]
     gone: Callable[[], bool]
+    consumer: str = ""
+    """Client id of who asks, as far as it is known."""
     is_ordered: bool = False
     begins_at_end: bool = False
     is_notice: bool = False

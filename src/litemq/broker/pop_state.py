@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
+from litemq.broker.pop_holders import PopHolders
 from litemq.errors import CorruptRecord
 from litemq.features.pop import Held, PopQueue
 from litemq.format import pop_records
@@ -39,6 +40,7 @@ class PopStates:
         self._now = 0
         self.of: dict[tuple[str, str], dict[int, PopQueue]] = {}
         """(group, topic) → queue id → state."""
+        self.holders = PopHolders(self.all)
         self.in_flight = 0
         """Messages held; exact after every ``count``."""
         self.records = 0
@@ -126,7 +128,7 @@ class PopStates:
             for (group, topic, queue_id), queue in self.all():
                 for number, share in enumerate(_shares(queue.held())):
                     kind = Kind.HELD if number == 0 else Kind.HELD_TOO
-                    numbers = [queue.next, *(value for held in share for value in held)]
+                    numbers = [queue.next, *(value for held in share for value in held[:4])]
                     self.record([PopEntry(kind, group, topic, queue_id, numbers)])
             self._stated_at = stated_at
         return start

@@ -184,7 +184,7 @@ class PopTaking:
                     )
                 if held:
                     set_times(found, [queue.attempt(offset)[0] for offset in held])
-                    queue.deliver(held, now, until)
+                    queue.deliver(held, now, until, self._states.holders.number(popping.consumer))
                     self._note_handed(popping, share, held, now)
                     self.handed_out_again += len(held)
                     add(share, held, found)
@@ -216,7 +216,7 @@ class PopTaking:
             elif found.status is not PullStatus.NO_MATCH:
                 return
             offsets = offsets_of(found) if found.count else []
-            queue.hand_out(offsets, found.next_offset, now, until)
+            queue.hand_out(offsets, found.next_offset, now, until, self._states.holders.number(popping.consumer))
             if offsets:
                 self._note_handed(popping, share, offsets, now)
                 self.handed_out += len(offsets)

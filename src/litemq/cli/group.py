@@ -24,6 +24,7 @@ from litemq.cli.connecting import (
     shown,
 )
 from litemq.cli.time_range import parse_time
+from litemq.cli.under_way import inflight
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -60,6 +61,9 @@ def _with_settings(command: Command) -> Command:
 @click.group()
 def group() -> None:
     """Make, look at, alter and delete consumer groups; see how far they are, set where they go on."""
+
+
+group.add_command(inflight)
 
 
 # -- looking -------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ import click
 from litemq.cli import output
 from litemq.cli.connecting import JSON_LINES, JSON_OBJECT, NAMESERVERS, parse_pairs
 from litemq.cli.since import WHEN, parse_when
+from litemq.cli.under_way import transactions
 
 if TYPE_CHECKING:
     from litemq.client._message_cy import Message
@@ -23,7 +24,10 @@ _SHOWN: Final = 10
 
 @click.group()
 def message() -> None:
-    """Send, follow, find and trace messages."""
+    """Send, follow, find and trace messages; see transactions."""
+
+
+message.add_command(transactions)
 
 
 @message.command()

@@ -11,6 +11,7 @@ from litemq.client.admin_brokers import BrokerAdmin
 from litemq.client.admin_cluster import TIMEOUT_S
 from litemq.client.admin_groups import GroupAdmin
 from litemq.client.admin_health import HealthAdmin
+from litemq.client.admin_listings import ListingAdmin
 from litemq.client.admin_messages import MessageAdmin
 from litemq.client.admin_offsets import OffsetAdmin
 from litemq.client.admin_topics import TopicAdmin
@@ -18,7 +19,7 @@ from litemq.client.net import BlockingNet, LoopNet
 from litemq.client.running import blocking, run
 
 
-class AdminCore(HealthAdmin, MessageAdmin, BatchAdmin):
+class AdminCore(HealthAdmin, ListingAdmin, MessageAdmin, BatchAdmin):
     """All parts of ``Admin``, awaited, over any network."""
 
 
@@ -89,6 +90,9 @@ class Admin:
     members = blocking(GroupAdmin.members)
     lag = blocking(OffsetAdmin.lag)
     reset_offset = blocking(OffsetAdmin.reset_offset)
+
+    inflight = blocking(ListingAdmin.inflight)
+    transactions = blocking(ListingAdmin.transactions)
 
     message = blocking(MessageAdmin.message)
     query = blocking(MessageAdmin.query)

@@ -6,7 +6,7 @@ time at which it was handed out as its generation: a receipt names it, and is wo
 by now.  Two deliveries of a message never have the same one: the first must have ended before the second begins, and
 the time that this module is given never runs back.
 
-A held message takes 20 bytes, in blocks of parallel arrays that are sorted by offset.  What is done takes nothing:
+A held message takes 22 bytes, in blocks of parallel arrays that are sorted by offset.  What is done takes nothing:
 everything below ``next`` that is in no block.
 """
 
@@ -53,18 +53,21 @@ class Held(NamedTuple):
     generation: int
     until_ms: int
     attempt: int
+    holder: int = 0
+    """Number of who got it, 0 where that is not known: records and snapshots do not tell."""
 
 
 class _Block:
     """Held messages with neighbouring offsets; ``bound``: none of their times is over before."""
 
-    __slots__ = ("attempts", "bound", "generations", "index", "until")
+    __slots__ = ("attempts", "bound", "generations", "holders", "index", "until")
 
     def __init__(self) -> None:
         self.index = array("H")
         self.generations = array("q")
         self.until = array("q")
         self.attempts = array("H")
+        self.holders = array("H")
         self.bound = _READY
 
     def find(self, index: int) -> int:
@@ -72,22 +75,25 @@ class _Block:
         row = bisect_left(self.index, index)
         return row if row < len(self.index) and self.index[row] == index else -1
 
-    def put(self, index: int, generation: int, until_ms: int, attempt: int) -> bool:
+    def put(self, index: int, generation: int, until_ms: int, attempt: int, holder: int) -> bool:
         """Add a message, or deliver it again; return whether it was new here."""
         row = bisect_left(self.index, index)
         if row < len(self.index) and self.index[row] == index:
             self.generations[row], self.until[row], self.attempts[row] = generation, until_ms, attempt
+            self.holders[row] = holder
             return False
         self.index.insert(row, index)
         self.generations.insert(row, generation)
         self.until.insert(row, until_ms)
         self.attempts.insert(row, attempt)
+        self.holders.insert(row, holder)
         return True
 
     def drop(self, row: int, end: int = 0) -> None:
         """Take out one row, or those up to ``end``."""
         end = end or row + 1
-        del self.index[row:end], self.generations[row:end], self.until[row:end], self.attempts[row:end]
+        for column in (self.index, self.generations, self.until, self.attempts, self.holders):
+            del column[row:end]
 
 
 class PopQueue:
@@ -199,7 +205,7 @@ class PopQueue:
         row = block.find(offset & _MASK) if block is not None else -1
         return (block.attempts[row], block.generations[row]) if block is not None and row >= 0 else (0, 0)
 
-    def deliver(self, offsets: Sequence[int], now_ms: int, until_ms: int) -> None:
+    def deliver(self, offsets: Sequence[int], now_ms: int, until_ms: int, holder: int = 0) -> None:
         """Hand out messages, those that are held once more."""
         until_ms = max(until_ms, now_ms + 1)
         for offset in offsets:
@@ -214,7 +220,7 @@ class PopQueue:
             if row >= 0:
                 attempt = min(block.attempts[row] + 1, _MOST_ATTEMPTS)
                 self.ready_count -= block.until[row] >= _READY
-            self.count += block.put(offset & _MASK, now_ms, until_ms, attempt)
+            self.count += block.put(offset & _MASK, now_ms, until_ms, attempt, holder)
             self._lower(number, block, until_ms)
 
     def _lower(self, number: int, block: _Block, until_ms: int) -> None:
@@ -224,9 +230,9 @@ class PopQueue:
             if len(self._due) > 4 * len(self._blocks) + _SLACK:  # most of them are old bounds
                 self._due = sorted((block.bound, number) for number, block in self._blocks.items())
 
-    def hand_out(self, offsets: Sequence[int], next_offset: int, now_ms: int, until_ms: int) -> None:
+    def hand_out(self, offsets: Sequence[int], next_offset: int, now_ms: int, until_ms: int, holder: int = 0) -> None:
         """Hand out new messages; those up to ``next_offset`` that are not among them are not wanted, and done."""
-        self.deliver(offsets, now_ms, until_ms)
+        self.deliver(offsets, now_ms, until_ms, holder)
         self.next = next_offset
 
     # -- receipts --------------------------------------------------------------------------------
@@ -319,13 +325,25 @@ class PopQueue:
 
     # -- looking, keeping ------------------------------------------------------------------------
 
-    def held(self) -> Iterator[Held]:
-        """Yield what is held, by offset."""
-        for number in sorted(self._blocks):
+    def held(self, first: int = 0) -> Iterator[Held]:
+        """Yield what is held, by offset, from ``first`` on."""
+        for number in sorted(number for number in self._blocks if number >= first >> _BITS):
             block = self._blocks[number]
-            rows = zip(block.index, block.generations, block.until, block.attempts, strict=True)
-            for index, generation, until, attempt in rows:
-                yield Held((number << _BITS) + index, generation, 0 if until >= _READY else until, attempt)
+            start = bisect_left(block.index, first & _MASK) if number == first >> _BITS else 0
+            for row in range(start, len(block.index)):
+                until = block.until[row]
+                yield Held(
+                    (number << _BITS) + block.index[row],
+                    block.generations[row],
+                    0 if until >= _READY else until,
+                    block.attempts[row],
+                    block.holders[row],
+                )
+
+    def holders(self) -> Iterator[int]:
+        """Yield the numbers of all who hold something, some of them more than once."""
+        for block in self._blocks.values():
+            yield from frozenset(block.holders)
 
     @property
     def newest(self) -> int:
@@ -375,6 +393,7 @@ class PopQueue:
             block = queue._blocks[number] = _Block()
             for (name, _), column in zip(_COLUMNS, columns, strict=True):
                 setattr(block, name, column[at : at + count])
+            block.holders = array("H", bytes(2 * count))
             for row, until in enumerate(block.until):
                 if until >= _READY:
                     block.until[row] = 0

@@ -223,11 +223,13 @@ class Pending:
                 return self._entry(each, block, at)
         return None
 
-    def entries(self) -> Iterator[Entry]:
-        """Yield everything that is pending, by offset; nothing may change meanwhile."""
-        for number in sorted(self._blocks):
+    def entries(self, first: int = 0) -> Iterator[Entry]:
+        """Yield everything that is pending, by offset, from ``first`` on; nothing may change meanwhile."""
+        from_block, index = divmod(first, BLOCK)
+        for number in sorted(number for number in self._blocks if number >= from_block):
             block = self._blocks[number]
-            for at in range(len(block.indexes)):
+            start = bisect_left(block.indexes, index) if number == from_block else 0
+            for at in range(start, len(block.indexes)):
                 yield self._entry(number, block, at)
 
     def _entry(self, number: int, block: _Block, at: int) -> Entry:

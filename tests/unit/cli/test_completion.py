@@ -29,4 +29,4 @@ def test_what_the_script_asks_for() -> None:
     asked = {"_LITEMQ_COMPLETE": "bash_complete", "COMP_WORDS": "litemq message t", "COMP_CWORD": "2"}
     command = [sys.executable, "-c", "import sys; sys.argv[0] = 'litemq'; from litemq.cli.main import main; main()"]
     found = subprocess.run(command, env=os.environ | asked, capture_output=True, check=True, text=True)
-    assert found.stdout.split() == ["plain,tail", "plain,trace"]
+    assert found.stdout.split() == ["plain,tail", "plain,trace", "plain,transactions"]

@@ -237,3 +237,31 @@ def test_a_person_is_asked(it: Command, monkeypatch: pytest.MonkeyPatch) -> None
         CliRunner().invoke(
             cli, ["group", "delete", "made", "--nameserver", it.servers], standalone_mode=False, catch_exceptions=False
         )
+
+
+def test_inflight(it: Command) -> None:
+    _fill(it, "held", 3, queues=1)
+    with litemq.SimpleConsumer("holders", {"held": "*"}, nameservers=it.servers) as consumer:
+        messages = consumer.receive(max_messages=2, invisible=600, timeout=20)
+        assert len(messages) == 2
+        told = it.told("group", "inflight", "holders")
+        PAGE.check("litemq group inflight", told)
+        assert [(one["offset"], one["attempt"]) for one in told] == [(0, 1), (1, 1)]
+        assert [one["message_id"] for one in told] == [message.message_id for message in messages]
+        assert told[0]["until"] - told[0]["handed_out_at"] == 600_000
+        with Admin(it.servers) as admin:
+            (member,) = admin.members("holders")
+        assert {one["consumer"] for one in told} == {member.client_id}
+        headers, *rows = _words(it.said("group", "inflight", "holders", "--topic", "held"))
+        assert headers == ["TOPIC", "BROKER", "QUEUE", "OFFSET", "MESSAGE", "CONSUMER", "ATTEMPT", "UNTIL"]
+        assert [row[:6] for row in rows] == [
+            ["held", "broker-a", "0", str(at), messages[at].message_id, member.client_id] for at in range(2)
+        ]
+        limited = it.said("group", "inflight", "holders", "--count", "1").splitlines()
+        assert limited[2:] == ["there may be more than 1 on a broker: --count"]
+        consumer.ack(*messages)
+    assert it.said("group", "inflight", "holders") == "nothing is held\n"
+
+
+def test_inflight_of_nobody(it: Command) -> None:
+    assert "there is no consumer group 'nobody'" in it.said("group", "inflight", "nobody", status=2)

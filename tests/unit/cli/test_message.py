@@ -13,6 +13,7 @@ import pytest
 from tests.support.dead_letters import Death
 from tests.unit.cli.command import Command, documented, interrupted
 
+import litemq
 from litemq.cli.asking import asking
 from litemq.cli.tail import Filter, following, since
 from litemq.client.running import run
@@ -264,3 +265,42 @@ def test_a_read_on_a_closed_queue_ends(cluster: Broker, death: Death) -> None:
         places = since(ask, "ended", 0)
         assert [one.body for one in following(ask, "ended", places, Filter(), is_endless=False)] == [b"a"]
         assert run(ask.lookups.topics())
+
+
+class TestTransactions:
+    def test_table_and_json(self, it: Command, cluster: Broker) -> None:
+        def check(_: litemq.Message) -> litemq.Decision:
+            return litemq.UNKNOWN
+
+        with litemq.TransactionProducer("tellers", check=check, nameservers=cluster.nameservers) as producer:
+            with producer.transaction() as tx:
+                sent = tx.send("receipts", b"17", keys=("r-1", "r-2"))
+                headers, row, *rest = it.rows("message", "transactions", "--group", "tellers")
+                (told,) = it.told("message", "transactions", "--topic", "receipts")
+                assert it.told("message", "transactions", "--topic", "elsewhere") == []
+            (ended,) = it.told("message", "transactions", "--group", "tellers", "--ended")
+        assert (headers[0], rest) == ("MESSAGE", [])
+        assert row[:5] == [sent.message_id, "receipts", "tellers", "broker-a", "pending"]
+        assert list(told) == documented("A transaction")
+        assert (told["message_id"], told["keys"], told["state"]) == (sent.message_id, ["r-1", "r-2"], "pending")
+        assert told["next_check_at"] - told["stored_at"] == 60_000
+        assert (ended["message_id"], ended["state"], ended["next_check_at"]) == (sent.message_id, "committed", None)
+
+    def test_none_and_many(self, it: Command, cluster: Broker) -> None:
+        out, _ = it.said("message", "transactions", "--group", "nobody")
+        assert out == "no transaction waits for its end\n"
+        with (
+            litemq.TransactionProducer(
+                "hosts", check=lambda _: litemq.UNKNOWN, nameservers=cluster.nameservers
+            ) as producer,
+            producer.transaction() as tx,
+        ):
+            for _ in range(3):
+                tx.send("meals", b"soup")
+            lines = it.said("message", "transactions", "--group", "hosts", "--count", "2")[0].splitlines()
+            tx.rollback()
+        assert len(lines) == 4
+        assert lines[-1] == "there may be more than 2 on a broker: --count"
+
+    def test_no_cluster(self, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+        assert "no name server answers" in Command("127.0.0.1:1", capfdbinary).refused("message", "transactions")

@@ -25,6 +25,7 @@ class Machine(RuleBasedStateMachine):
         self.held: dict[int, list[int]] = {}  # offset → generation, until, attempts
         self.done: set[int] = set()
         self.old: list[tuple[int, int]] = []  # receipts of earlier deliveries
+        self.holders: dict[int, int] = {}
 
     def _deliver(self, offset: int, until: int) -> None:
         known = self.held.get(offset)
@@ -35,6 +36,7 @@ class Machine(RuleBasedStateMachine):
         attempts = known[2] + 1 if known is not None else 1
         assert attempts <= MOST
         self.held[offset] = [self.now, max(until, self.now + 1), attempts]
+        self.holders[offset] = self.now % 7
 
     @rule(count=st.integers(1, 40), skip=st.sets(st.integers(0, 39), max_size=5), invisible=st.integers(1, 500))
     def receive(self, count: int, skip: set[int], invisible: int) -> None:
@@ -51,7 +53,7 @@ class Machine(RuleBasedStateMachine):
         for offset in again:
             assert self.queue.attempt(offset) == (self.held[offset][2], self.held[offset][0])
             self._deliver(offset, until)
-        self.queue.deliver(again, self.now, until)
+        self.queue.deliver(again, self.now, until, self.now % 7)
         if not again and not (self.is_ordered and self.queue.count):
             first = self.queue.next
             fresh = [first + at for at in range(count) if at not in skip]
@@ -60,7 +62,7 @@ class Machine(RuleBasedStateMachine):
                 assert offset not in self.held
                 assert offset not in self.done
                 self._deliver(offset, until)
-            self.queue.hand_out(fresh, first + count, self.now, until)
+            self.queue.hand_out(fresh, first + count, self.now, until, self.now % 7)
         if self.is_ordered:
             assert sum(until > self.now for _, until, _ in self.held.values()) <= 1
 
@@ -114,13 +116,15 @@ class Machine(RuleBasedStateMachine):
     @rule()
     def keep(self) -> None:
         self.queue = PopQueue.load(json.loads(json.dumps(self.queue.dump())))
+        self.holders = {}
 
     @rule()
     def restate(self) -> None:
         other = PopQueue(self.queue.next)
         for held in self.queue.held():
-            other.restore(held)
+            other.restore(Held(*held[:4]))
         self.queue = other
+        self.holders = {}
 
     def _finish(self, offset: int) -> None:
         self.old.append((offset, self.held.pop(offset)[0]))
@@ -133,6 +137,11 @@ class Machine(RuleBasedStateMachine):
         assert [(one.offset, one.generation, one.attempt) for one in self.queue.held()] == [
             (offset, self.held[offset][0], self.held[offset][2]) for offset in sorted(self.held)
         ]
+        told = {one.offset: one.holder for one in self.queue.held()}
+        assert told == {offset: self.holders.get(offset, 0) for offset in self.held}
+        assert set(self.queue.holders()) == set(told.values())
+        middle = (self.first + self.queue.next) // 2
+        assert [one.offset for one in self.queue.held(middle)] == sorted(one for one in told if one >= middle)
         assert self.queue.count == len(self.held)
         assert self.queue.floor == min(self.held, default=self.queue.next)
         assert not set(range(self.first, self.queue.next)) - self.held.keys() - self.done

@@ -89,6 +89,9 @@ class Beside(RuleBasedStateMachine):
     def same(self) -> None:
         assert len(self.real) == len(self.model)
         assert [entry.offset for entry in self.real.entries()] == sorted(self.model)
+        for first in sorted(self.model)[::3]:
+            behind = [entry.offset for entry in self.real.entries(first + 1)]
+            assert behind == sorted(offset for offset in self.model if offset > first)
         assert self.real.block_count == len({offset // BLOCK for offset in self.model})
 
 

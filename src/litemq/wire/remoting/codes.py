@@ -133,6 +133,8 @@ class Ask(IntEnum):
     LITEMQ_BATCH_STATUS = 31022
     LITEMQ_LIST_BATCHES = 31023
     LITEMQ_SLOTS = 31024
+    LITEMQ_TRANSACTIONS = 31028
+    LITEMQ_IN_FLIGHT = 31029
 
 
 CUT: Final = {int(ask) & 0xFFFF: int(ask) for ask in Ask if ask > 0x7FFF}

@@ -10,6 +10,7 @@ from litemq.broker.faces.remoting import (
     config,
     consumption,
     groups_admin,
+    listings,
     offsets,
     pops,
     pulls,
@@ -46,6 +47,7 @@ _AREAS = (
     purges,
     transactions,
     batch_transactions,
+    listings,
 )
 
 

@@ -156,6 +156,7 @@ def _popping(broker: Broker, connection: Connection, request: Request, head: Hea
         give,
         refuse,
         lambda: not connection.is_open,
+        broker.clients.client_id(connection, ext.get("consumerGroup", "")) or connection.peer,
         is_ordered=fields.truth(ext, "order"),
     )
 
