@@ -17,6 +17,7 @@ from litemq.demo import __main__ as demo
 from litemq.demo import orders, steps
 from litemq.demo.processes import Child, Failed
 from litemq.demo.screen import table_lines
+from litemq.demo.stage import Demo
 
 COUNT = 6_000
 """Enough that the producer is still at it when the broker is killed."""
@@ -43,7 +44,7 @@ def test_a_step_that_fails_ends_the_demo_with_status_1(
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 
-    def fail(_demo: steps.Demo) -> str:
+    def fail(_demo: Demo) -> str:
         raise Failed("no luck")
 
     unlucky = [steps.Step("unlucky", fail), steps.Step("later", lambda _demo: "done")]

@@ -21,7 +21,8 @@ from litemq.cli import output
 from litemq.demo import traffic
 from litemq.demo.processes import Failed
 from litemq.demo.screen import Row, Screen
-from litemq.demo.steps import STEPS, Demo, Step
+from litemq.demo.stage import Demo
+from litemq.demo.steps import STEPS, Step
 
 MESSAGES: Final = 20_000 if build_kind() == "compiled" else 5_000
 """Few enough for half a minute on a busy machine."""

@@ -5,89 +5,23 @@ The store that is searched and converted at the end is the one that the broker w
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Final, NamedTuple
 
 import litemq
 from litemq.client.dead_letters import DeadLetter
 from litemq.demo import orders
-from litemq.demo.processes import SETTINGS, Child, Failed, Up
-from litemq.demo.screen import Screen
+from litemq.demo.engine_steps import end_transactions, share_work
+from litemq.demo.processes import SETTINGS, Child, Failed
+from litemq.demo.stage import LIMIT_S, LOOK_S, Demo, read, wait
 
-_LIMIT_S: Final = 300.0
-_LOOK_S: Final = 0.02
 _BATCH: Final = 100
 _GROUP: Final = "billing"
 _BOOKS: Final = "bookkeeping"
 _ATTEMPTS: Final = 3
 _LARGE: Final = 9_000
-
-
-@dataclass
-class Demo:
-    """What the steps share; ``close`` ends every process."""
-
-    directory: Path
-    messages: int
-    screen: Screen = field(default_factory=Screen)
-    broker: Up | None = None
-    children: list[Child] = field(default_factory=list)
-
-    @property
-    def store(self) -> Path:
-        return self.directory / "store"
-
-    @property
-    def copy(self) -> Path:
-        return self.directory / "for-rocketmq"
-
-    @property
-    def up(self) -> Up:
-        """Return the broker, which must run."""
-        if self.broker is None:
-            raise Failed("no broker runs")
-        return self.broker
-
-    def start_broker(self, ports: tuple[str, str] = ("0", "0")) -> Up:
-        """Start ``litemq up`` over the store."""
-        self.broker = Up(self.store, self.directory / "broker.log", ports)
-        self.children.append(self.broker)
-        return self.broker
-
-    def start(self, name: str, *arguments: str | int) -> Child:
-        """Start a producer or a consumer."""
-        words = ("litemq.demo", name, self.up.name_server, *map(str, arguments))
-        child = Child(name, *words, log=self.directory / f"{name}.log")
-        self.children.append(child)
-        self.screen.note(f"{name} {child.pid}: {' '.join(words[3:])}")
-        return child
-
-    def close(self) -> None:
-        """End every process."""
-        for child in self.children:
-            child.kill()
-
-    def litemq(self, *arguments: str | Path) -> list[dict[str, object]]:
-        """Run a command of ``litemq store`` and return the objects that it prints."""
-        shown = " ".join(str(argument).replace(str(self.directory), "DIR") for argument in arguments)
-        self.screen.note(f"$ litemq store {shown}")
-        done = subprocess.run(
-            [sys.executable, "-P", "-m", "litemq", "store", *map(str, arguments), "--json"],
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=_LIMIT_S,
-        )
-        if done.returncode:
-            raise Failed(f"exit status {done.returncode}: {(done.stderr or done.stdout).strip()[:300]}")
-        return [json.loads(line) for line in done.stdout.splitlines()]
 
 
 # -- steps --------------------------------------------------------------------------------------------------------
@@ -103,8 +37,9 @@ def start_up(demo: Demo) -> str:
     )
 
     with litemq.Admin(up.name_server) as admin:
-        for topic, queues in ((orders.TOPIC, orders.QUEUES), ("prices", 1), ("invoices", 1), ("payments", 1)):
-            admin.create_topic(topic, queues)
+        for topic in ("prices", "invoices", "payments", "parcels", "pictures"):
+            admin.create_topic(topic, 1)
+        admin.create_topic(orders.TOPIC, orders.QUEUES)
     return f"ready after {up.ready_ms:.0f} ms"
 
 
@@ -136,7 +71,7 @@ def filter_by_property(demo: Demo) -> str:
     expected = sum(orders.amount_of(number) >= _LARGE for number in range(half))
     expression = f"amount >= {_LARGE}"
     demo.screen.note(f'litemq.PullConsumer().subscribe("{orders.TOPIC}", litemq.Sql("{expression}"))')
-    found = _read(demo, orders.TOPIC, litemq.Sql(expression), expected)
+    found = read(demo, orders.TOPIC, litemq.Sql(expression), expected)
     if len(found) != expected or any(int(message.properties["amount"]) < _LARGE for message in found):
         raise Failed(f"{len(found):,} messages passed the filter where {expected:,} should")
     return f"{expected:,} of {half:,} messages passed the filter {expression}"
@@ -163,7 +98,7 @@ def broadcast(demo: Demo) -> str:
         with litemq.Producer(demo.up.name_server) as producer:
             for price in prices:
                 producer.send("prices", price.encode())
-        _wait(lambda: all(len(heard) >= len(prices) for heard in got.values()))
+        wait(lambda: all(len(heard) >= len(prices) for heard in got.values()))
     if any(sorted(heard) != prices for heard in got.values()):
         raise Failed(f"the consumers got {got}")
     return f"{len(prices)} messages, each consumed by all of {len(got)} consumers of one group"
@@ -175,7 +110,7 @@ def send_batch(demo: Demo) -> str:
     demo.screen.note(f"producer.send_batch([… {_BATCH} messages …])")
     with litemq.Producer(demo.up.name_server) as producer:
         producer.send_batch([litemq.Message("invoices", body) for body in bodies])
-    found = _read(demo, "invoices", litemq.Tags("*"), _BATCH)
+    found = read(demo, "invoices", litemq.Tags("*"), _BATCH)
     if [message.body for message in found] != bodies:
         raise Failed("the messages of the batch came back otherwise")
     return f"{_BATCH} messages with one request, consumed in order"
@@ -196,7 +131,7 @@ def retry_and_bury(demo: Demo) -> str:
         ),
     ):
         producer.send("payments", b"a payment that nobody can book", keys="payment-1")
-        _wait(lambda: bool(_dead_letters(admin)))
+        wait(lambda: bool(_dead_letters(admin)))
         (letter,) = _dead_letters(admin)
     demo.screen.note("$ litemq dlq show bookkeeping")
     for name in ("reason", "error", "origin_topic", "retry_count"):
@@ -215,7 +150,7 @@ def redrive(demo: Demo) -> str:
     ):
         demo.screen.note("$ litemq dlq redrive bookkeeping")
         sent = admin.redrive(_BOOKS).sent
-        _wait(lambda: len(booked) >= 1)
+        wait(lambda: len(booked) >= 1)
         again = admin.redrive(_BOOKS).sent
     if (sent, again, [message.text() for message in booked]) != (1, 0, ["a payment that nobody can book"]):
         raise Failed(f"redrove {sent}, then {again}; booked {booked}")
@@ -227,6 +162,7 @@ def survive_kill(demo: Demo) -> str:
     before = demo.up
     half = demo.messages // 2
     consumer = demo.start("consumer", "audit", "*", demo.messages)
+    consumer.wait_word()  # it must have found its name server before that dies with the broker
     producer = demo.start("producer", half, demo.messages)
     kill_at = half + (demo.messages - half) // 2
 
@@ -298,6 +234,8 @@ STEPS: Final = (
     Step("send a batch", send_batch),
     Step("retry, dead letter", retry_and_bury),
     Step("redrive", redrive),
+    Step("transactions", end_transactions),
+    Step("work queue", share_work),
     Step("kill -9 the broker", survive_kill),
     Step("stop", stop),
     Step("search the store", search),
@@ -308,29 +246,6 @@ STEPS: Final = (
 # -- what steps use -----------------------------------------------------------------------------------------------
 
 
-def _wait(is_done: Callable[[], bool]) -> None:
-    """Wait until something has become true."""
-    deadline = time.monotonic() + _LIMIT_S
-    while not is_done():
-        if time.monotonic() > deadline:
-            raise Failed(f"not done within {_LIMIT_S:.0f} s")
-        time.sleep(_LOOK_S)
-
-
-def _read(demo: Demo, topic: str, wanted: litemq.Tags | litemq.Sql, count: int) -> list[litemq.Message]:
-    """Read so many messages of a topic from its start, in no group."""
-    found: list[litemq.Message] = []
-
-    def poll() -> bool:
-        found.extend(consumer.poll(max_messages=500))
-        return len(found) >= count
-
-    with litemq.PullConsumer(nameservers=demo.up.name_server) as consumer:
-        consumer.subscribe(topic, wanted)
-        _wait(poll)
-    return found
-
-
 def _dead_letters(admin: litemq.Admin) -> list[DeadLetter]:
     """Return the dead letters of the step; none before the group has died of one."""
     return admin.dead_letters(topic="payments")
@@ -338,7 +253,7 @@ def _dead_letters(admin: litemq.Admin) -> list[DeadLetter]:
 
 def _watch(demo: Demo, *children: Child, at: int = 0, then: Callable[[], None] | None = None) -> None:
     """Wait until all have ended; show how far they are, and act when ``at`` messages are acknowledged."""
-    deadline = time.monotonic() + _LIMIT_S
+    deadline = time.monotonic() + LIMIT_S
     shown = time.monotonic()
     while any(child.is_running for child in children):
         for child in children:
@@ -350,8 +265,8 @@ def _watch(demo: Demo, *children: Child, at: int = 0, then: Callable[[], None] |
             shown = time.monotonic()
             demo.screen.note("; ".join(_progress(child) for child in children))
         if time.monotonic() > deadline:
-            raise Failed(f"not done within {_LIMIT_S:.0f} s: " + "; ".join(_progress(child) for child in children))
-        time.sleep(_LOOK_S)
+            raise Failed(f"not done within {LIMIT_S:.0f} s: " + "; ".join(_progress(child) for child in children))
+        time.sleep(LOOK_S)
     for child in children:
         child.check()
 
