@@ -9,7 +9,7 @@ NEED_PYTHON = $(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit(
 NEED_CLIENTS = for tool in java javac mvn go; do command -v $$tool >/dev/null || { echo "make clients: needs Java (a JDK), Maven and Go; the command $$tool is not here" >&2; exit 2; }; done
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up test check fmt ext lock crash fuzz soak chaos bench bench-rocketmq bench-latency bench-backlog bench-memory bench-pauses bench-python clients databases docs clean
+.PHONY: help setup demo up test check fmt ext lock crash fuzz soak chaos bench bench-rocketmq bench-latency bench-backlog bench-memory bench-pauses bench-transactions bench-python clients databases docs clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-14s %s\n", $$1, $$2}' Makefile
@@ -74,6 +74,9 @@ bench-memory: setup ## memory of connections and topics, start-up; needs a C com
 
 bench-pauses: setup ## ten minutes of even load, and what paused the broker; needs a C compiler
 	@$(BIN)/python -m benchmarks.broker pauses --seconds 600 $(ARGS)
+
+bench-transactions: setup ## batch transactions of 100 000 rows
+	@$(BIN)/python -m benchmarks.broker transactions $(ARGS)
 
 bench-python: setup ## the Python SDK beside four client libraries; needs redis-server, Go, Java, Maven, RabbitMQ
 	@$(BIN)/python -m benchmarks.python $(ARGS)

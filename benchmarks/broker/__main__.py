@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import figures, native
-from benchmarks.broker import backlog, beside_rocketmq, latency, memory, pauses
+from benchmarks.broker import backlog, batch_transactions, beside_rocketmq, latency, memory, pauses
 from benchmarks.broker.rows import ROWS, Plan
 from benchmarks.broker.sites import WrongResult
 from benchmarks.peers.process import Broken, Missing, ending_on_signals
@@ -64,12 +64,18 @@ def _pauses(options: argparse.Namespace, directory: Path) -> tuple[Any, bool]:
     return _figures("pauses", figures.show("pauses of the broker's loop", shown))
 
 
+def _transactions(options: argparse.Namespace, directory: Path) -> tuple[Any, bool]:
+    shown = batch_transactions.run(directory, options.rows_of_batch, options.pairs, options.format or "litemq")
+    return _figures("batch transactions", figures.show("batch transactions", shown))
+
+
 WORKS: dict[str, Work] = {
     "rocketmq": _rocketmq,
     "latency": _latency,
     "backlog": _backlog,
     "memory": _memory,
     "pauses": _pauses,
+    "transactions": _transactions,
 }
 
 
@@ -84,6 +90,7 @@ def main() -> int:
     parser.add_argument("--rows", help=f"rows of rocketmq, comma-separated: {', '.join(row.name for row in ROWS)}")
     parser.add_argument("--rates", default="5000,10000", help="rates of latency, messages a second (5000,10000)")
     parser.add_argument("--messages", type=int, default=10_000_000, help="messages of backlog (10 000 000)")
+    parser.add_argument("--rows-of-batch", type=int, default=100_000, help="rows of a batch transaction (100 000)")
     parser.add_argument("--topics", type=int, default=10_000, help="topics of memory (10 000)")
     parser.add_argument("--connections", type=int, default=1_000, help="idle connections of memory (1 000)")
     parser.add_argument("--twins", action="store_true", help="rocketmq: RocketMQ takes LiteMQ's part too")

@@ -20,6 +20,7 @@ from litemq.broker.topics import Topic
 from litemq.config import FlushPolicy, StoreConfig, WritableFormat
 from litemq.errors import NoAnswer
 from litemq.format.names import STAGE_TOPIC
+from litemq.types import LogPosition
 
 pytestmark = [
     pytest.mark.crash,
@@ -164,7 +165,7 @@ def test_a_log_that_ends_anywhere(tmp_path: Path, fmt: WritableFormat, has_snaps
     whole, cut = tmp_path / "whole", tmp_path / "cut"
     config = StoreConfig(format=fmt, segment_bytes=1 << 20, flush_interval_ms=1 << 30, checkpoint_interval_ms=1 << 30)
 
-    async def load() -> tuple[list[int], int]:
+    async def load() -> tuple[list[LogPosition], int]:
         async with running(whole, store=config) as (broker, talk):
             broker.topics.create(Topic("T", QUEUES, QUEUES))
             await put_table(talk)

@@ -29,7 +29,7 @@ from litemq.types import Appended, Message
 
 logger = logging.getLogger(__name__)
 
-_TURN_S: Final = 0.004
+_TURN_S: Final = 0.003
 """Time that a slice should take: live traffic waits as long."""
 _FIRST_SLICE: Final = 250
 _LARGEST_SLICE: Final = 4_000

@@ -301,7 +301,7 @@ OTHER = "broker-b"
 Work = Callable[[Broker, Talk, Broker, Talk], Coroutine[Any, Any, None]]
 
 
-def with_two(tmp_path: Path, work: Work, **more: int) -> None:
+def with_two(tmp_path: Path, work: Work, expiry_ms: int = 86_400_000) -> None:
     """Run ``work`` with two brokers that know each other; the first decides about everything."""
 
     async def main() -> None:
@@ -311,7 +311,7 @@ def with_two(tmp_path: Path, work: Work, **more: int) -> None:
         try:
             first = BrokerConfig(port=0, name_servers=(address,))
             second = BrokerConfig(port=0, name_servers=(address,), name=OTHER)
-            transaction = TransactionConfig(batch_ask_ms=200, **more)
+            transaction = TransactionConfig(batch_ask_ms=200, batch_expiry_ms=expiry_ms)
             async with (
                 serves(tmp_path / "a", config=first, transaction=transaction) as (one, talk),
                 serves(tmp_path / "b", config=second, transaction=transaction) as (two, other),
@@ -368,7 +368,7 @@ def test_expired_rows_are_dropped_when_their_coordinator_has_aborted_them(tmp_pa
             assert "expired" in str(answer.remark)
         assert await bodies(other) == []
 
-    with_two(tmp_path, work, batch_expiry_ms=400)
+    with_two(tmp_path, work, expiry_ms=400)
 
 
 def test_a_producer_is_forgotten_after_its_time(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ import pytest
 from tests.unit.client.test_several_brokers import second_broker
 
 import litemq
+from litemq import aio
 from litemq.features.slots import Table
 from litemq.testing import Broker, broker
 
@@ -183,7 +184,7 @@ def test_arguments_are_looked_at(cluster: Broker, arguments: tuple[str, int, int
 
 def test_the_awaited_face(cluster: Broker, topic: str) -> None:
     async def main() -> int:
-        async with litemq.aio.BatchTransactions(cluster.nameservers) as batches:
+        async with aio.BatchTransactions(cluster.nameservers) as batches:
             producer_id = producer_of("second")
             parts = await asyncio.gather(
                 *(batches.stage(producer_id, 0, part, part, rows(topic, *"abc")) for part in range(4))
@@ -204,11 +205,15 @@ def test_a_broker_that_is_killed_while_rows_are_staged(tmp_path: Path) -> None:
             admin.create_topic(TOPIC, queues=4)
         killed = threading.Event()
 
+        def come_back() -> None:
+            server.restart()
+            killed.set()
+
         def given() -> Iterator[litemq.Message]:
             for number in range(40_000):
                 if number == 20_000:
                     server.kill()
-                    threading.Timer(0.2, lambda: (server.restart(), killed.set())).start()
+                    threading.Timer(0.2, come_back).start()
                 yield litemq.Message(TOPIC, b"%d" % number)
 
         with litemq.BatchTransactions(server.nameservers) as batches:
