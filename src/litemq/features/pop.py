@@ -92,8 +92,8 @@ class _Block:
     def drop(self, row: int, end: int = 0) -> None:
         """Take out one row, or those up to ``end``."""
         end = end or row + 1
-        for column in (self.index, self.generations, self.until, self.attempts, self.holders):
-            del column[row:end]
+        del self.index[row:end], self.generations[row:end], self.until[row:end]
+        del self.attempts[row:end], self.holders[row:end]
 
 
 class PopQueue:
