@@ -345,6 +345,7 @@ class Broker:
             now = self.clock.now_ms()
             for duty in self.on_tick:
                 self._do(duty, now)
+                await asyncio.sleep(0)  # whoever waits for an answer waits for one duty, not for all
 
     def _do(self, duty: Callable[[int], None], now_ms: int) -> None:
         """Do one duty; whatever one stumbles over, the others must go on, and so must it the next time."""
