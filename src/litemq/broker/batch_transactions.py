@@ -234,12 +234,17 @@ class BatchTransactions:
             return found, self._store.appended_end
         return self._ended(found)
 
-    def drop(self, key: Key, partition: int, attempt: int) -> int:
-        """Drop staged rows of an attempt, or all of them (-1); the transaction stays open."""
+    def drop(self, key: Key, partition: int, attempt: int) -> tuple[Memory | None, int]:
+        """Drop staged rows of an attempt, or all of them (-1); the transaction stays open.
+
+        Returned is how it ended, when it had: then nothing is dropped.
+        """
         found = self.core.drop(key, partition, attempt)
-        if found is not None and not isinstance(found, Memory):
+        if isinstance(found, Memory):
+            return found, self._store.appended_end
+        if found is not None:
             self.record(found)
-        return self._store.appended_end
+        return None, self._store.appended_end
 
     def _ended(self, fact: Ended) -> tuple[Memory, int]:
         key = Key(fact.producer_id, fact.epoch)
@@ -250,7 +255,8 @@ class BatchTransactions:
         else:
             self.aborted += 1
         self._publisher.wake()
-        return self.core.memories[key.producer_id], end
+        memory = Memory(key.epoch, fact.is_committed, fact.rows, fact.used_ms, fact.coordinator, fact.reason, end)
+        return memory, end
 
     def confirm(self, key: Key, broker: str) -> None:
         """Note that a broker has a decision."""

@@ -170,8 +170,9 @@ class BatchCore:
         _check_key(producer_id, epoch)
         coordinator = await self._coordinators.of(producer_id)
         ext = {} if staged is None else {"partition": str(staged.partition), "attempt": str(staged.attempt)}
-        await self._end(coordinator, producer_id, epoch, "drop", coordinator, more=ext)
-        await self._tell_others(coordinator, producer_id, epoch, "drop", ext)
+        answer = await self._end(coordinator, producer_id, epoch, "drop", coordinator, more=ext)
+        if answer.ext.get("state") == "open":  # else rows on other brokers may have won
+            await self._tell_others(coordinator, producer_id, epoch, "drop", ext)
 
     async def status(self, producer_id: str, epoch: int) -> BatchStatus:
         """Ask the coordinator; see ``litemq.BatchTransactions.status``."""

@@ -128,20 +128,33 @@ class Batches:
     def commit(self, key: Key, winners: tuple[Winner, ...], coordinator: str, now_ms: int) -> Ended | Memory:
         """Return the decision to record; what is remembered when it is committed already.
 
+        Elsewhere than on the coordinator it was decided: an epoch below the last one is ended late, or was before.
+
         Raises:
             StaleEpoch: a later epoch of the producer ended.
             TransactionOver: it was aborted.
             RowsMissing: rows of this broker are not staged as the winners say.
         """
-        known = self._known(key)
+        rows = sum(sum(winner.rows.values()) for winner in winners)
+        is_late = coordinator not in ("", self.name) and self._is_passed(key)
+        if is_late and not self._is_open(key):
+            return Memory(key.epoch, True, rows, now_ms, coordinator, "", -1)
+        known = None if is_late else self._known(key)
         if known is not None:
             if not known.is_committed:
                 raise TransactionOver(f"{key} was aborted ({known.reason}): it cannot be committed any more")
             return known
         self.count(key, winners)
-        rows = sum(sum(winner.rows.values()) for winner in winners)
         kept = winners if coordinator == self.name else shares(winners, self.name)
         return Ended(key.producer_id, key.epoch, True, kept, coordinator, "", now_ms, rows)
+
+    def _is_open(self, key: Key) -> bool:
+        return key.epoch in self.open.get(key.producer_id, ())
+
+    def _is_passed(self, key: Key) -> bool:
+        """Return whether a later epoch of the producer ended."""
+        known = self.memories.get(key.producer_id)
+        return known is not None and known.epoch > key.epoch
 
     def count(self, key: Key, winners: tuple[Winner, ...], *, seal: bool = False) -> None:
         """Compare what this broker has with what winners say; ``seal``: they get no more rows."""
@@ -169,7 +182,8 @@ class Batches:
             StaleEpoch: a later epoch of the producer ended.
             TransactionOver: it was committed.
         """
-        known = self._known(key)
+        is_late = coordinator != self.name and self._is_passed(key) and self._is_open(key)
+        known = None if is_late else self._known(key)
         if known is not None:
             if known.is_committed:
                 raise TransactionOver(f"{key} was committed: it cannot be aborted any more")
@@ -181,6 +195,7 @@ class Batches:
 
         Raises:
             StaleEpoch: a later epoch of the producer ended.
+            TransactionOver: the rows were counted, and may have been committed since.
         """
         known = self._known(key)
         if known is not None:
@@ -188,6 +203,8 @@ class Batches:
         found = self.open.get(key.producer_id, {}).get(key.epoch)
         if found is None or (partition >= 0 and (partition, attempt) not in found.parts):
             return None
+        if any(part.is_sealed for place, part in found.parts.items() if partition < 0 or place == (partition, attempt)):
+            raise TransactionOver(f"rows of {key} were counted for a commit: only its coordinator can say that they go")
         return Dropped(key.producer_id, key.epoch, partition, attempt)
 
     def _known(self, key: Key) -> Memory | None:
@@ -300,8 +317,10 @@ class Batches:
         if fact.is_committed:
             self._begin_publication(key, fact, position)
             self._keep_decision(key, fact, position)
-        for epoch in [epoch for epoch in self.open.get(key.producer_id, ()) if epoch <= key.epoch]:
-            self._forget_open(Key(key.producer_id, epoch))
+        for epoch, found in list(self.open.get(key.producer_id, {}).items()):
+            # Who does not decide cannot know what became of an earlier one: its coordinator is asked.
+            if epoch == key.epoch or (epoch < key.epoch and found.coordinator == self.name):
+                self._forget_open(Key(key.producer_id, epoch))
 
     def _begin_publication(self, key: Key, fact: Ended, position: int) -> None:
         publication = self.publications.get(key)

@@ -378,3 +378,43 @@ def test_states() -> None:
     found.apply(found.abort(KEY, HERE, "why", 0), Place(1, 1, 1), 0)  # type: ignore[arg-type]
     assert (state(KEY), state(Key("p", 0)), state(Key("p", 2))) == ("aborted", "stale", "unknown")
     assert found.state(KEY)["reason"] == "why"
+
+
+def test_an_earlier_epoch_waits_for_its_coordinator() -> None:
+    """A broker that was away when an epoch was decided, and hears of the next one first."""
+    earlier, later = Key("p", 1), Key("p", 2)
+    found = filled(ANYTHING, staged(earlier, 0, 0, 0, 5, THERE), staged(earlier, 0, 9, 0, 1, THERE))
+    assert found.stage(staged(later, 0, 0, 0, 2, THERE), ANYTHING) is Verdict.STORE
+    found.apply(staged(later, 0, 0, 0, 2, THERE), Place(2, 2000, 2000), 0)
+    fact = found.commit(later, (Winner(0, 0, {HERE: 2}),), THERE, 0)
+    assert isinstance(fact, Ended)
+    found.apply(fact, Place(3, 3000, 3000), 0)
+    assert found.due(1000, ask_ms=100, expiry_ms=9999) == [Ask(earlier, THERE, False)]
+    with pytest.raises(StaleEpoch):  # a client's commit of it, which its coordinator would refuse
+        found.commit(earlier, (Winner(0, 0, {HERE: 5}),), "", 0)
+    fact = found.commit(earlier, (Winner(0, 0, {HERE: 5}),), THERE, 0)
+    assert isinstance(fact, Ended)
+    found.apply(fact, Place(4, 4000, 4000), 0)
+    assert set(found.publications) == {earlier, later}
+    assert found.memories["p"].epoch == 2
+    assert found.open_count == 0
+    again = found.commit(earlier, (Winner(0, 0, {HERE: 5}),), THERE, 0)
+    assert isinstance(again, Memory)
+    assert (again.is_committed, again.rows) == (True, 5)
+
+
+def test_an_earlier_epoch_that_was_aborted_goes_when_its_coordinator_says_so() -> None:
+    found = filled(ANYTHING, staged(Key("p", 1), 0, 0, 0, 5, THERE))
+    found.apply(found.commit(Key("p", 2), (), THERE, 0), Place(1, 1, 1), 0)  # type: ignore[arg-type]
+    assert found.open_count == 1
+    found.apply(found.abort(Key("p", 1), THERE, "", 0), Place(2, 2, 2), 0)  # type: ignore[arg-type]
+    assert (found.open_count, found.staged_bytes, found.memories["p"].epoch) == (0, 0, 2)
+
+
+def test_rows_that_were_counted_are_not_dropped() -> None:
+    found = filled(ANYTHING, staged(KEY, 0, 0, 0, 5, THERE), staged(KEY, 1, 0, 0, 5, THERE))
+    found.count(KEY, (Winner(0, 0, {HERE: 5}),), seal=True)
+    for place in ((0, 0), (-1, -1)):
+        with pytest.raises(TransactionOver, match="counted"):
+            found.drop(KEY, *place)
+    assert found.drop(KEY, 1, 0) is not None

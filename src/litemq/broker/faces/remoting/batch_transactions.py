@@ -102,8 +102,8 @@ def end(broker: Broker, request: Request) -> Awaitable[Response]:
             aborted, until = batches.abort(key, fields.text(ext, "coordinator"), reason[:_MAX_REASON])
             return _durable(broker, until, _said(aborted))
         case "drop":
-            until = batches.drop(key, fields.long(ext, "partition", -1), fields.long(ext, "attempt", -1))
-            return _durable(broker, until, {"state": "open"})
+            ended, until = batches.drop(key, fields.long(ext, "partition", -1), fields.long(ext, "attempt", -1))
+            return _durable(broker, until, {"state": "open"} if ended is None else _said(ended))
         case other:
             raise BadField(f"the field decision is {other[:40]!r}, it must be prepare, commit, abort or drop")
 
