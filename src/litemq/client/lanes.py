@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from litemq.client._sends_cy import Outgoing, Sent, has_sharding_keys, split_batches
+from litemq.client._sent_futures_cy import claim, finish, tally
 from litemq.client.running import run
 from litemq.client.sending import MAX_BATCH, SendCore
 from litemq.errors import InvalidRequest, LiteMQError
@@ -47,8 +48,7 @@ async def _deliver(core: SendCore, batch: list[Outgoing], on_done: OnDone) -> No
             one.future.set_exception(error)
         on_done(batch, error)
     else:
-        for one, sent in zip(batch, found, strict=True):
-            one.future.set_result(sent)
+        finish(batch, found)
         on_done(batch, None)
 
 
@@ -109,7 +109,7 @@ class ThreadLane:
                     self._changed.wait_for(lambda: self._hurries or self._size >= self._batch_bytes, self._linger)
                 self._hurries = False
                 taken, self._waiting, self._size = self._waiting, [], 0
-            claimed = [one for one in taken if one.future.set_running_or_notify_cancel()]
+            claimed = claim(taken)
             if len(claimed) < len(taken):
                 self._on_done([one for one in taken if one.future.cancelled()], None)
             try:
@@ -224,8 +224,12 @@ class Buffer:
 
         One that never would fits into an empty buffer.
         """
-        with self._lock:
-            return self._take(size)
+        with self._lock:  # as ``_take``: a call less for each message
+            if self.size and self.size + size > self.limit:
+                return None
+            self.size += size
+            self._counts[self._era] += 1
+            return self._era
 
     def take_within(self, size: int, timeout: float) -> int | None:
         """Count a message in as soon as there is room; None when there is none in time."""
@@ -241,9 +245,10 @@ class Buffer:
     def free(self, done: list[Outgoing], error: BaseException | None) -> None:
         """Count messages out."""
         with self._lock:
-            for one in done:
-                self.size -= one.size
-                self._counts[one.era] -= 1
+            size, counts = tally(done)
+            self.size -= size
+            for era, count in counts.items():
+                self._counts[era] -= count
             if error is not None and self.first_error is None:
                 self.first_error = error
             if self._waiters:

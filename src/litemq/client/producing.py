@@ -80,6 +80,8 @@ class Producing:
         if not isinstance(message, Message):
             raise InvalidRequest(f"a message must be a litemq.Message, not {type(message).__name__}")
         self.core.check_topic(message.topic)
+        if self.settings.compression is None and message.queue_offset < 0:
+            return Outgoing(message)  # what ``prepare`` does with most
         return prepare(message, self.settings)
 
     def batches(self, messages: Iterable[Message], batch_bytes: int) -> list[list[Outgoing]]:

@@ -82,16 +82,18 @@ class SentFuture(Future[Sent]):
         self._result = result
         self._state = FINISHED
         if _CONDITION in self.__dict__:
-            self._tell("add_result")
+            self.tell()
 
     def set_exception(self, exception: BaseException | None) -> None:
         """Tell what went wrong."""
         self._exception = exception
         self._state = FINISHED
         if _CONDITION in self.__dict__:
-            self._tell("add_exception")
+            self.tell()
 
-    def _tell(self, how: str) -> None:
+    def tell(self) -> None:
+        """Wake who waits for what is known now."""
+        how = "add_result" if self._exception is None else "add_exception"
         with self._condition:
             for waiter in self._waiters:
                 getattr(waiter, how)(self)
