@@ -75,7 +75,7 @@ bench-memory: setup ## memory of connections and topics, start-up; needs a C com
 bench-pauses: setup ## ten minutes of even load, and what paused the broker; needs a C compiler
 	@$(BIN)/python -m benchmarks.broker pauses --seconds 600 $(ARGS)
 
-bench-transactions: setup ## batch transactions of 100 000 rows
+bench-transactions: setup ## transactions beside a real RocketMQ, receipts, a million of both, batches; needs Java, Maven, a C compiler
 	@$(BIN)/python -m benchmarks.broker transactions $(ARGS)
 
 bench-python: setup ## the Python SDK beside four client libraries; needs redis-server, Go, Java, Maven, RabbitMQ

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import figures, native
-from benchmarks.broker import backlog, batch_transactions, beside_rocketmq, latency, memory, pauses
+from benchmarks.broker import backlog, batch_transactions, beside_rocketmq, latency, memory, pauses, transactions
 from benchmarks.broker.rows import ROWS, Plan
 from benchmarks.broker.sites import WrongResult
 from benchmarks.peers.process import Broken, Missing, ending_on_signals
@@ -23,6 +23,7 @@ from benchmarks.wire import Refused
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 FORMATS = ("rocketmq", "litemq")
+_OF_TRANSACTIONS = (*transactions.ROWS, "batch", transactions.BESIDE)
 Work = Callable[[argparse.Namespace, Path], tuple[Any, bool]]
 
 
@@ -50,8 +51,9 @@ def _latency(options: argparse.Namespace, directory: Path) -> tuple[Any, bool]:
 
 
 def _backlog(options: argparse.Namespace, directory: Path) -> tuple[Any, bool]:
-    shown = backlog.run(directory, options.messages, options.pairs, options.seconds, options.format or "litemq")
-    return _figures("backlog", figures.show(f"a backlog of {options.messages:,} messages", shown))
+    count = options.messages if options.messages is not None else 10_000_000
+    shown = backlog.run(directory, count, options.pairs, options.seconds, options.format or "litemq")
+    return _figures("backlog", figures.show(f"a backlog of {count:,} messages", shown))
 
 
 def _memory(options: argparse.Namespace, directory: Path) -> tuple[Any, bool]:
@@ -65,8 +67,24 @@ def _pauses(options: argparse.Namespace, directory: Path) -> tuple[Any, bool]:
 
 
 def _transactions(options: argparse.Namespace, directory: Path) -> tuple[Any, bool]:
-    shown = batch_transactions.run(directory, options.rows_of_batch, options.pairs, options.format or "litemq")
-    return _figures("batch transactions", figures.show("batch transactions", shown))
+    """Print beside RocketMQ in both formats, the rest in one."""
+    count = options.messages if options.messages is not None else 1_000_000
+    rows = options.rows.split(",") if options.rows else [*_OF_TRANSACTIONS]
+    unknown = set(rows) - {*_OF_TRANSACTIONS}
+    if unknown:
+        raise Broken(f"no such row: {', '.join(sorted(unknown))}")
+    shown = transactions.run(directory, rows, count, options.pairs, options.format or "litemq")
+    found, is_ok = _figures("transactions", figures.show("transactions and receipts", shown))
+    if "batch" in rows:
+        store_format = options.format or "litemq"
+        batches = batch_transactions.run(directory, options.rows_of_batch, options.pairs, store_format)
+        more, held = _figures("batch transactions", figures.show("batch transactions", batches))
+        found, is_ok = found | more, is_ok and held
+    beside = [row for row in ROWS if row.name == "transaction" and transactions.BESIDE in rows]
+    formats = [options.format] if options.format else FORMATS
+    plan = Plan(options.pairs, options.seconds, options.warm)
+    ratios = beside_rocketmq.run(beside, formats, plan, directory, twins=options.twins)
+    return found | {"beside": ratios}, is_ok and all(result["is_ok"] for result in ratios)
 
 
 WORKS: dict[str, Work] = {
@@ -87,9 +105,12 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, help="measured time of a run (10; latency: 2.5)")
     parser.add_argument("--warm", type=float, help="load before it is measured (3 s; latency: 0.7)")
     parser.add_argument("--format", choices=FORMATS, help="store format of LiteMQ (rocketmq: both, else litemq)")
-    parser.add_argument("--rows", help=f"rows of rocketmq, comma-separated: {', '.join(row.name for row in ROWS)}")
+    named = ", ".join(row.name for row in ROWS)
+    parser.add_argument(
+        "--rows", help=f"comma-separated; of rocketmq: {named}; of transactions: {', '.join(_OF_TRANSACTIONS)}"
+    )
     parser.add_argument("--rates", default="5000,10000", help="rates of latency, messages a second (5000,10000)")
-    parser.add_argument("--messages", type=int, default=10_000_000, help="messages of backlog (10 000 000)")
+    parser.add_argument("--messages", type=int, help="of backlog (10 000 000); of transactions (1 000 000)")
     parser.add_argument("--rows-of-batch", type=int, default=100_000, help="rows of a batch transaction (100 000)")
     parser.add_argument("--topics", type=int, default=10_000, help="topics of memory (10 000)")
     parser.add_argument("--connections", type=int, default=1_000, help="idle connections of memory (1 000)")
