@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 from tests.support.broker import Talk, running
-from tests.unit.broker.test_pop import ONE_QUEUE, ack, pop
+from tests.support.receipts import ack, pop
+from tests.unit.broker.test_pop import ONE_QUEUE
 
 from litemq.broker import pop_listing, transaction_listing
 from litemq.wire.remoting.codes import Ask, Code
