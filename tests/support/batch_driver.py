@@ -251,7 +251,10 @@ async def settled(talk: Client) -> dict[str, int]:
     async with asyncio.timeout(60):
         while True:
             answer = await talk.call(Ask.LITEMQ_STATISTICS, {}, timeout_s=30)
-            counts: dict[str, int] = json.loads(answer.body)["batchTransactions"]
-            if not counts["publishing"]:
+            told = json.loads(answer.body)
+            log, counts = told["counters"], told["batchTransactions"]
+            is_readable = told["broker"]["flush"] == "async" or log["flushed_end"] == log["log_end"]
+            if is_readable and not counts["publishing"]:
+                assert isinstance(counts, dict)
                 return counts
             await asyncio.sleep(0.02)

@@ -10,10 +10,10 @@ does not reach is told by the coordinator.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from litemq.client.answers import error_of, json_object
 from litemq.client.coordinators import Coordinators
@@ -45,6 +45,7 @@ _AT_ONCE: Final = 4_096
 _FIRST_PAUSE_S: Final = 0.02
 _LONGEST_PAUSE_S: Final = 0.5
 _ANSWER_S: Final = 10.0
+T = TypeVar("T")
 _REASONS: Final[dict[str, type[LiteMQError]]] = {
     kind.code: kind for kind in (StaleEpoch, TransactionOver, RowsMissing, NotCoordinator)
 }
@@ -134,7 +135,7 @@ class BatchCore:
                     f"{staged!r} was staged for another transaction than epoch {epoch} of producer {producer_id!r}"
                 )
         winning = [one for one in given if one.state == "staged"]
-        coordinator = await self._coordinators.of(producer_id)
+        coordinator = await self._coordinator(producer_id)
         others = sorted({broker for one in given for broker, rows in one.rows.items() if rows} - {coordinator})
         shares = {
             broker: [
@@ -160,7 +161,7 @@ class BatchCore:
     async def abort(self, producer_id: str, epoch: int, reason: str = "") -> None:
         """Abort; see ``litemq.BatchTransactions.abort``."""
         _check_key(producer_id, epoch)
-        coordinator = await self._coordinators.of(producer_id)
+        coordinator = await self._coordinator(producer_id)
         ext = {"reason": reason} if reason else {}
         await self._end(coordinator, producer_id, epoch, "abort", coordinator, more=ext)
         await self._tell_others(coordinator, producer_id, epoch, "abort", ext)
@@ -168,7 +169,7 @@ class BatchCore:
     async def discard(self, producer_id: str, epoch: int, staged: Staged | None = None) -> None:
         """Drop rows; see ``litemq.BatchTransactions.discard``."""
         _check_key(producer_id, epoch)
-        coordinator = await self._coordinators.of(producer_id)
+        coordinator = await self._coordinator(producer_id)
         ext = {} if staged is None else {"partition": str(staged.partition), "attempt": str(staged.attempt)}
         answer = await self._end(coordinator, producer_id, epoch, "drop", coordinator, more=ext)
         if answer.ext.get("state") == "open":  # else rows on other brokers may have won
@@ -190,7 +191,7 @@ class BatchCore:
 
     async def _tell_others(self, but: str, producer_id: str, epoch: int, decision: str, ext: dict[str, str]) -> None:
         """Tell every broker; whom it does not reach asks the coordinator some day."""
-        for broker in await self._coordinators.brokers():
+        for broker in await self._patiently(self._coordinators.brokers):
             if broker != but:
                 try:
                     await self._end(broker, producer_id, epoch, decision, but, once=True, more=ext)
@@ -198,7 +199,7 @@ class BatchCore:
                     logger.info("a broker was not told: broker=%s decision=%s reason=%s", broker, decision, error)
 
     async def _status(self, producer_id: str, epoch: int) -> dict[str, Any]:
-        coordinator = await self._coordinators.of(producer_id)
+        coordinator = await self._coordinator(producer_id)
         ext = {"producerId": producer_id, "epoch": str(epoch)}
         return json_object(await self.ask(coordinator, Ask.LITEMQ_BATCH_STATUS, ext))
 
@@ -222,6 +223,21 @@ class BatchCore:
             **more,
         }
         return await self.ask(broker, Ask.LITEMQ_END_BATCH, ext, dump({"winners": list(winners)}), once=once)
+
+    async def _coordinator(self, producer_id: str) -> str:
+        return await self._patiently(lambda: self._coordinators.of(producer_id))
+
+    async def _patiently(self, question: Callable[[], Awaitable[T]]) -> T:
+        """Return what name servers and brokers say; those that are away are waited for."""
+        deadline, pause = self._net.now() + self._timeout, _FIRST_PAUSE_S
+        while True:
+            try:
+                return await question()
+            except Unavailable:
+                if self._net.now() + pause >= deadline:
+                    raise
+            await self._net.sleep(pause)
+            pause = min(pause * 2, _LONGEST_PAUSE_S)
 
     # -- asking ------------------------------------------------------------------------------------
 
@@ -259,7 +275,8 @@ class BatchCore:
             UnknownTopic: there is none, and none would be made.
             Unavailable: there is none now.
         """
-        found = (await self._routes.find_for_send(topic, timeout=self._timeout)).writable
+        route = await self._patiently(lambda: self._routes.find_for_send(topic, timeout=self._timeout))
+        found = route.writable
         if not found:
             raise Unavailable(f"no broker takes messages for the topic {topic!r}; look at litemq cluster health")
         return found
