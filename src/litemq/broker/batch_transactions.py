@@ -37,14 +37,14 @@ from litemq.format._staged_cy import check
 from litemq.format._text_cy import crc32c
 from litemq.format.batch_records import Confirmed, Ended, Fact, Staged, Winner
 from litemq.format.config_json import JsonObject
-from litemq.format.names import ORIGIN, STAGE_TOPIC
+from litemq.format.names import ORIGIN, STAGE_SNAPSHOT, STAGE_TOPIC
 from litemq.store.message_store import MessageStore
 from litemq.store.snapshot import position_of
 from litemq.types import Appended, Record
 
 logger = logging.getLogger(__name__)
 
-SNAPSHOT: Final = "litemqBatches.json"
+SNAPSHOT: Final = STAGE_SNAPSHOT
 _SNAPSHOT_EVERY_MS = 10_000
 _PRODUCERS_PER_STEP = 10_000
 """A snapshot of so many more producers comes so much later again."""

@@ -78,6 +78,8 @@ CHANGES_TOPIC: Final = "LITEMQ_SYS_CHANGES"
 PROGRESS_TOPIC: Final = "LITEMQ_SYS_PROGRESS"
 POP_TOPIC: Final = "LITEMQ_SYS_POP"
 STAGE_TOPIC: Final = "LITEMQ_SYS_STAGE"
+STAGE_SNAPSHOT: Final = "litemqBatches.json"
+"""Of what the records of this topic say: it holds positions of one log."""
 SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
 
 # -- sys flag bits -------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from litemq.format.config_json import JsonObject
-from litemq.format.names import CHANGES_TOPIC, PROGRESS_TOPIC, RESERVED_TOPIC_PREFIX
+from litemq.format.names import CHANGES_TOPIC, PROGRESS_TOPIC, RESERVED_TOPIC_PREFIX, STAGE_SNAPSHOT
 from litemq.format.record import LITEMQ, ROCKETMQ, Format
 from litemq.store import changes, snapshot
 from litemq.store.derived import Sizes
@@ -168,6 +168,7 @@ class Config:
         if self._paths is None:
             return
         names = self._fs.names(self._paths.config)
+        written.add(STAGE_SNAPSHOT)  # its positions are the old log's: the records say the same
         for name in names:
             target = name.removesuffix(_BAK)
             if not target.endswith(".json") or target in written or (name != target and target in names):

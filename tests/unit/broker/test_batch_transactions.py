@@ -17,10 +17,11 @@ from litemq.broker.batch_transactions import SNAPSHOT
 from litemq.broker.broker import Broker
 from litemq.broker.topics import Topic
 from litemq.clock import ManualClock
-from litemq.config import BrokerConfig, NameserverConfig, StoreConfig, TransactionConfig
+from litemq.config import BrokerConfig, NameserverConfig, StoreConfig, TransactionConfig, WritableFormat
 from litemq.features.batch_parts import Key
 from litemq.format.names import STAGE_TOPIC
 from litemq.nameserver.server import NameServer
+from litemq.store.convert import convert
 from litemq.wire.remoting.codes import Ask, Code
 
 KEY = ("p", 1)
@@ -387,3 +388,23 @@ def test_a_producer_is_forgotten_after_its_time(tmp_path: Path) -> None:
             assert "p" not in broker.batches.core.memories
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize(("old", "new"), [("litemq", "rocketmq"), ("rocketmq", "litemq")])
+def test_staged_rows_outlive_a_conversion(tmp_path: Path, old: WritableFormat, new: WritableFormat) -> None:
+    async def write() -> None:
+        async with serves(tmp_path / "old", store=StoreConfig(format=old)) as (_, talk):
+            await stage(talk, ("done", 3), [entry(b"done")])
+            await end(talk, ("done", 3), "commit", [(0, 0, {NAME: 1})])
+            await stage(talk, KEY, [entry(b"a"), entry(b"b")])
+            await settled(talk)
+
+    async def commit() -> None:
+        async with serves(tmp_path / "new") as (_, talk):
+            assert (await stage(talk, ("done", 3), [entry(b"done")])).ext["state"] == "committed"
+            assert (await end(talk, KEY, "commit", [(0, 0, {NAME: 2})])).code == 0
+            assert await bodies(talk) == [b"a", b"b", b"done"]
+
+    asyncio.run(write())
+    convert(tmp_path / "old", tmp_path / "new", to=new)
+    asyncio.run(commit())
