@@ -123,7 +123,8 @@ func chosen(some []entry, names []string) (kept []entry) {
 func main() {
 	rlog.SetLogLevel("fatal")
 	nameServer, isOurs, runName = os.Args[1], os.Args[2] == "litemq", os.Args[3]
-	registerReplying() // the slow ones first
+	registerTransacting() // the slow ones first
+	registerReplying()
 	registerReceiving()
 	registerSending()
 	connect()

@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/apache/rocketmq-client-go/v2"
 	"github.com/apache/rocketmq-client-go/v2/admin"
 	"github.com/apache/rocketmq-client-go/v2/consumer"
 	"github.com/apache/rocketmq-client-go/v2/primitive"
@@ -29,7 +28,6 @@ func registerSending() {
 	scenario("first-name-server-is-dead", deadNameServer)
 	scenario("admin-topics", adminTopics)
 	ours("delayed-send-refused", delayedRefused)
-	ours("transactional-send-refused", transactionalRefused)
 }
 
 func syncSend(k *kit) {
@@ -233,30 +231,5 @@ func delayedRefused(k *kit) {
 	}
 	s := k.sink(k.group("g"), topic, byTag("*"), nil)
 	send(p, message(topic, "", "plain"))
-	s.expect([]string{"plain"})
-}
-
-type committing struct{}
-
-func (committing) ExecuteLocalTransaction(*primitive.Message) primitive.LocalTransactionState {
-	return primitive.CommitMessageState
-}
-
-func (committing) CheckLocalTransaction(*primitive.MessageExt) primitive.LocalTransactionState {
-	return primitive.CommitMessageState
-}
-
-func transactionalRefused(k *kit) {
-	topic := k.topic("t", 4)
-	p, err := rocketmq.NewTransactionProducer(committing{}, producer.WithNameServer([]string{nameServer}),
-		producer.WithGroupName("PID_"+unique()), producer.WithInstanceName(unique()), producer.WithRetry(0))
-	must(err)
-	must(p.Start())
-	k.atEnd(p.Shutdown)
-	_, err = p.SendMessageInTransaction(background, message(topic, "", "half"))
-	check(err != nil && strings.Contains(err.Error(), "CODE: 13") && strings.Contains(strings.ToLower(err.Error()), "transaction"),
-		"a transactional send gave %v", err)
-	s := k.sink(k.group("g"), topic, byTag("*"), nil)
-	send(k.producer(), message(topic, "", "plain"))
 	s.expect([]string{"plain"})
 }

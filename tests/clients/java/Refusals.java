@@ -1,18 +1,12 @@
 import java.util.Arrays;
 import org.apache.rocketmq.client.exception.MQBrokerException;
-import org.apache.rocketmq.client.exception.MQClientException;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
-import org.apache.rocketmq.client.producer.LocalTransactionState;
-import org.apache.rocketmq.client.producer.TransactionListener;
-import org.apache.rocketmq.client.producer.TransactionMQProducer;
 import org.apache.rocketmq.common.message.Message;
-import org.apache.rocketmq.common.message.MessageExt;
 
 /** What LiteMQ does not do yet is refused by name, and never stored as a plain message. */
 class Refusals {
     static void register() {
         Suite.ours("delayed-send-refused", Refusals::delayed);
-        Suite.ours("transactional-send-refused", Refusals::transactional);
     }
 
     private static void nothing(Kit kit, String topic) throws Exception {
@@ -33,34 +27,6 @@ class Refusals {
             Kit.equal(13, e.getResponseCode(), "the code for " + what);
             Kit.check(e.getErrorMessage().toLowerCase().contains("delay"), "it says " + e.getErrorMessage());
         }
-        nothing(kit, topic);
-    }
-
-    static void transactional(Kit kit) throws Exception {
-        String topic = kit.topic();
-        TransactionMQProducer producer = new TransactionMQProducer("PID_" + Kit.unique());
-        producer.setNamesrvAddr(Kit.nameServer);
-        producer.setInstanceName(Kit.unique());
-        producer.setRetryTimesWhenSendFailed(0);
-        producer.setTransactionListener(new TransactionListener() {
-            @Override
-            public LocalTransactionState executeLocalTransaction(Message message, Object argument) {
-                return LocalTransactionState.COMMIT_MESSAGE;
-            }
-
-            @Override
-            public LocalTransactionState checkLocalTransaction(MessageExt message) {
-                return LocalTransactionState.COMMIT_MESSAGE;
-            }
-        });
-        producer.start();
-        kit.atEnd(producer::shutdown);
-        MQClientException e = Kit.refused(MQClientException.class, "a transactional send",
-            () -> producer.sendMessageInTransaction(Kit.message(topic, "half"), null));
-        Throwable cause = e.getCause();
-        Kit.check(cause instanceof MQBrokerException, "refused by " + e);
-        Kit.equal(13, ((MQBrokerException) cause).getResponseCode(), "the code");
-        Kit.check(((MQBrokerException) cause).getErrorMessage().toLowerCase().contains("transaction"), "it says " + cause.getMessage());
         nothing(kit, topic);
     }
 }
