@@ -89,6 +89,12 @@ _FIELDS = {
     "cleanOffset": "true",
     "lmqError": "it broke",
     "lmqStack": "at line 1",
+    "fromOffset": "0",
+    "toOffset": "8",
+    "maxBytes": "4096",
+    "everyBytes": "256",
+    "name": "a job",
+    "leaseMs": "1000",
 }
 _LETTERS = {
     "a": "makers",
@@ -131,6 +137,9 @@ BODIES: dict[int, object] = {
     Ask.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: _GROUP_CONFIG,
     Ask.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: {"groupConfigList": [_GROUP_CONFIG]},
     Ask.UPDATE_AND_CREATE_TOPIC_LIST: {"topicConfigList": [_TOPIC_CONFIG]},
+    Ask.LITEMQ_BOUNDS: {"topics": [_TOPIC, "other"]},
+    Ask.LITEMQ_OFFSETS_AT: {"queues": [[_TOPIC, 0, 1], [_TOPIC, 1, 1700000000000]]},
+    Ask.LITEMQ_HOLD: {"queues": [[_TOPIC, 0, 0], [_TOPIC, 1, 5]]},
     Ask.UPDATE_BROKER_CONFIG: b"limits.pull_count=32\nno.such=1\n",
     Ask.SEND_BATCH_MESSAGE: raw.batch_body([(b"one", {"TAGS": "a"}), (b"two", {"UNIQ_KEY": "U2"})]),
 }

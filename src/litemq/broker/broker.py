@@ -29,6 +29,7 @@ from litemq.broker.groups import Groups
 from litemq.broker.limits import SendLimits, connection_limits
 from litemq.broker.limits import report as limits_report
 from litemq.broker.live_config import LiveConfig, Settings
+from litemq.broker.live_reads import LiveReads
 from litemq.broker.members import Clients
 from litemq.broker.messages import MessageMaker, own_properties
 from litemq.broker.offsets import Offsets
@@ -240,6 +241,10 @@ class Broker:
             cold=self._cold,
             appended=lambda: store.ask_flush() if self.durability.waits else self.puller.wake(),
         )
+        self.live_reads = LiveReads(store, self.topics, limits, self.clock, cold=self._cold)
+        self.topic_retention.floors.append(self.live_reads.leases.floors)
+        self.on_tick.append(self.live_reads.tick)
+        self.reports["liveReads"] = self.live_reads.report
         self._build_batches()
         self._build_administration()
         self.server = Server(
@@ -309,6 +314,7 @@ class Broker:
         """Put other limits to work, at once and for everybody."""
         self.limits = limits
         self.puller.apply_limits(limits)
+        self.live_reads.limits = limits
         self.durability.limit_bytes = limits.waiting_bytes
         self.server.limits = connection_limits(limits)
         self.send_limits.apply(limits)

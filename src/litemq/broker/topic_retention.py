@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable, Mapping
 
 from litemq.broker import topic_attributes
 from litemq.broker.slowest import slowest
@@ -39,6 +40,8 @@ class TopicRetention:
         self._sizes: dict[str, TopicSizes] = {}
         self.purged = 0
         """Messages that went."""
+        self.floors: list[Callable[[str], Mapping[int, int]]] = []
+        """Who else needs messages of a topic: each tells from which offset on, by queue."""
         topics.on_change.append(self._note)
         self._note([topic.name for topic in topics.all()])
 
@@ -112,6 +115,9 @@ class TopicRetention:
     async def _retain(self, topic: str, kept: Kept) -> None:
         turns = Turns()
         floors = await self._hold(topic, turns) if kept.until_read else {}
+        for needed in self.floors:
+            for queue_id, offset in needed(topic).items():
+                floors[queue_id] = min(offset, floors.get(queue_id, offset))
         firsts: dict[int, int] = {}
         reader = self._store.reader
         if kept.ms is not None:

@@ -135,6 +135,11 @@ class Ask(IntEnum):
     LITEMQ_SLOTS = 31024
     LITEMQ_TRANSACTIONS = 31028
     LITEMQ_IN_FLIGHT = 31029
+    LITEMQ_BOUNDS = 31040
+    LITEMQ_OFFSETS_AT = 31041
+    LITEMQ_RAW_PULL = 31042
+    LITEMQ_SPLIT = 31043
+    LITEMQ_HOLD = 31044
 
 
 CUT: Final = {int(ask) & 0xFFFF: int(ask) for ask in Ask if ask > 0x7FFF}

@@ -11,6 +11,7 @@ from litemq.broker.faces.remoting import (
     consumption,
     groups_admin,
     listings,
+    live_reads,
     offsets,
     pops,
     pulls,
@@ -48,6 +49,7 @@ _AREAS = (
     transactions,
     batch_transactions,
     listings,
+    live_reads,
 )
 
 
