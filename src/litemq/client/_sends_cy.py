@@ -27,9 +27,11 @@ if cython.compiled:
     from cython.cimports.libc.string import memcpy
     from cython.cimports.litemq._clock_cy import wall_ms
     from cython.cimports.litemq.client._message_cy import Message
+    from cython.cimports.litemq.format._byte_order_h import copy, put16, put32, u16, u32
 else:
     from litemq._clock_cy import wall_ms
     from litemq.client._message_cy import Message
+    from litemq.format.byte_order import copy, put16, put32, u16, u32
 
 MAX_PROPERTIES = 32_767
 MAX_BODY = (1 << 24) - (1 << 17)
@@ -216,36 +218,12 @@ def batch_body(outgoing: list[Outgoing]) -> bytearray:
         put32(p, at, body_size + text_size + _ENTRY_SIZE)
         put32(p, at + 12, one.message.flag)
         put32(p, at + 16, body_size)
-        put(p, at + 20, one.body, body_size)
+        copy(p, at + 20, one.body, 0, body_size)
         at += 20 + body_size
-        p[at] = text_size >> 8
-        p[at + 1] = text_size & 0xFF
-        put(p, at + 2, one.text, text_size)
+        put16(p, at, text_size)
+        copy(p, at + 2, one.text, 0, text_size)
         at += 2 + text_size
     return data
-
-
-@cython.cfunc
-@cython.inline
-@cython.exceptval(check=False)
-def put32(p: cython.p_uchar, at: cython.Py_ssize_t, value: cython.longlong) -> cython.void:
-    """Write a 32-bit number."""
-    p[at] = value >> 24 & 0xFF
-    p[at + 1] = value >> 16 & 0xFF
-    p[at + 2] = value >> 8 & 0xFF
-    p[at + 3] = value & 0xFF
-
-
-@cython.cfunc
-@cython.inline
-@cython.exceptval(check=False)
-def put(p: cython.p_uchar, at: cython.Py_ssize_t, data: bytes, size: cython.Py_ssize_t) -> cython.void:
-    """Write bytes."""
-    if cython.compiled:
-        q: cython.p_char = data
-        memcpy(p + at, q, size)
-    else:
-        p[at : at + size] = data
 
 
 def field(name: str, value: str | bytes) -> bytes:
@@ -390,22 +368,13 @@ def plain_answer(data: bytes, end: cython.Py_ssize_t) -> Response | None:
     ext: cython.Py_ssize_t
     if end > len(data) or end < 29 or p[4] != 1:
         return None
-    header = get32(p, 4) & 0xFFFFFF
-    remark = get32(p, 21)
+    header = u32(p, 4) & 0xFFFFFF
+    remark = u32(p, 21)
     if header < 21 or 8 + header > end or remark > header - 21 or not p[20] & 1:
         return None
-    ext = get32(p, 25 + remark)
+    ext = u32(p, 25 + remark)
     if ext != header - 21 - remark:
         return None
     text = data[25 : 25 + remark].decode("utf-8", "replace") if remark else None
     found = entries(data[29 + remark : 29 + remark + ext])
-    return Response(p[8] << 8 | p[9], found, data[8 + header : end], text, get32(p, 13), p[11] << 8 | p[12])
-
-
-@cython.cfunc
-@cython.inline
-@cython.exceptval(check=False)
-def get32(p: cython.p_uchar, at: cython.Py_ssize_t) -> cython.Py_ssize_t:
-    """Return a 32-bit number without a sign."""
-    high: cython.Py_ssize_t = p[at]
-    return high << 24 | p[at + 1] << 16 | p[at + 2] << 8 | p[at + 3]
+    return Response(u16(p, 8), found, data[8 + header : end], text, u32(p, 13), u16(p, 11))

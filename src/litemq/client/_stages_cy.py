@@ -16,12 +16,13 @@ except ModuleNotFoundError:
 from litemq.errors import InvalidRequest
 
 if cython.compiled:
-    from cython.cimports.libc.string import memcpy
     from cython.cimports.litemq.client._message_cy import Message
     from cython.cimports.litemq.client._sends_cy import new_id, properties_text
+    from cython.cimports.litemq.format._byte_order_h import copy, put16, put32
 else:
     from litemq.client._message_cy import Message
     from litemq.client._sends_cy import new_id, properties_text
+    from litemq.format.byte_order import copy, put16, put32
 
 _ENTRY = cython.declare(cython.Py_ssize_t, 22)
 
@@ -143,36 +144,12 @@ def pack(
         put32(p, at + 8, target.queues[place])
         put32(p, at + 12, message.flag)
         put32(p, at + 16, body_size)
-        put(p, at + 20, body, body_size)
+        copy(p, at + 20, body, 0, body_size)
         at += 20 + body_size
-        p[at] = text_size >> 8
-        p[at + 1] = text_size & 0xFF
-        put(p, at + 2, text, text_size)
+        put16(p, at, text_size)
+        copy(p, at + 2, text, 0, text_size)
         sink.size += size
         sink.count += 1
         if places is None or places[i] < 0:
             target.turn += 1
     return len(messages), None
-
-
-@cython.cfunc
-@cython.inline
-@cython.exceptval(check=False)
-def put32(p: cython.p_uchar, at: cython.Py_ssize_t, value: cython.longlong) -> cython.void:
-    """Write a 32-bit number."""
-    p[at] = value >> 24 & 0xFF
-    p[at + 1] = value >> 16 & 0xFF
-    p[at + 2] = value >> 8 & 0xFF
-    p[at + 3] = value & 0xFF
-
-
-@cython.cfunc
-@cython.inline
-@cython.exceptval(check=False)
-def put(p: cython.p_uchar, at: cython.Py_ssize_t, data: bytes, size: cython.Py_ssize_t) -> cython.void:
-    """Write bytes."""
-    if cython.compiled:
-        q: cython.p_char = data
-        memcpy(p + at, q, size)
-    else:
-        p[at : at + size] = data
