@@ -51,16 +51,29 @@ class BatchPeers:
             return
         self._next_ms = now_ms + min(_EVERY_MS, self._batches.config.batch_ask_ms)
         config = self._batches.config
-        for todo in self._batches.core.due(now_ms, ask_ms=config.batch_ask_ms, expiry_ms=config.batch_expiry_ms):
+        free = _AT_ONCE - len(self._tasks)
+        for todo in self._batches.core.due(
+            now_ms, ask_ms=config.batch_ask_ms, expiry_ms=config.batch_expiry_ms, most=free
+        ):
             match todo:
                 case Expire(key):
-                    self.expired += 1
-                    logger.warning("batch transaction expired and is aborted: %s", key)
-                    self._batches.abort(key, self._batches.core.name, "expired (transaction.batch_expiry_ms)")
+                    self._expire(key)
                 case AskFor(key, coordinator, is_expired):
                     self._begin(coordinator, self._ask(key, coordinator, is_expired=is_expired))
                 case Repeat():
                     self._begin(todo.broker, self._repeat(todo))
+
+    def _expire(self, key: Key) -> None:
+        name = self._batches.core.name
+        try:
+            self._batches.abort(key, name, "expired (transaction.batch_expiry_ms)")
+        except LiteMQError as error:  # it is tried again, and what comes after it is not held up
+            if self._troubles.get(name) != str(error):
+                logger.warning("an expired batch transaction cannot be aborted: %s reason=%s", key, error)
+            self._troubles[name] = str(error)
+        else:
+            self.expired += 1
+            logger.warning("batch transaction expired and is aborted: %s", key)
 
     def _begin(self, broker: str, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(self._try(broker, work))

@@ -30,7 +30,7 @@ from litemq.broker.system_topics import DEAD_PREFIX, RETRY_PREFIX
 from litemq.config import TransactionConfig
 from litemq.errors import BadBody, BadField, CorruptRecord, FlushTimeout, LiteMQError, NoPermission, RecordTooLarge
 from litemq.features import batch_dump
-from litemq.features.batch_parts import Chunk, Key, Limits, Memory, Place, Verdict
+from litemq.features.batch_parts import LEAST_BYTES, Chunk, Key, Limits, Memory, Place, Verdict
 from litemq.features.batch_transaction import Batches
 from litemq.format import batch_records
 from litemq.format._staged_cy import check
@@ -46,14 +46,16 @@ logger = logging.getLogger(__name__)
 
 SNAPSHOT: Final = STAGE_SNAPSHOT
 _SNAPSHOT_EVERY_MS = 10_000
-_PRODUCERS_PER_STEP = 10_000
-"""A snapshot of so many more producers comes so much later again."""
+_ENTRIES_PER_STEP = 10_000
+"""A snapshot of so many more producers and requests comes so much later again."""
 _LARGEST_STAGE = 4 << 20
 _MAX_PROPERTIES = 32_767 - 1024
 """What is stored says more."""
 _MAX_PRODUCER_ID = 255
 _CARRIED_BYTES = 16 << 20
 """Rows that one pass of retention appends again."""
+_CARRIED_FACTS = 2_000
+"""What holds of ended transactions that it says again: all else waits meanwhile."""
 _DUTY_EVERY_MS = 1_000
 _USED_ANEW_MS = 86_400_000
 """A producer whose last epoch is asked about is recorded as used again after so long."""
@@ -139,6 +141,8 @@ class BatchTransactions:
 
     def _stage(self, staging: Staging) -> tuple[Verdict, int]:
         self._check_key(staging.key)
+        if staging.key.epoch not in self.core.open.get(staging.key.producer_id, ()):
+            self.slots.check_named(staging.key.producer_id, staging.coordinator)
         self._send_limits.check_waiting()
         if self.config.reject:
             raise NoPermission("this broker takes no transactional messages (transaction.reject)")
@@ -279,6 +283,8 @@ class BatchTransactions:
         Raises:
             FlushTimeout: it takes too long.
         """
+        if self._store.flushed_end >= end:
+            return
         self._store.ask_flush()
         until = asyncio.get_running_loop().time() + self._flush_timeout_s
         while self._store.flushed_end < end:
@@ -287,6 +293,11 @@ class BatchTransactions:
             if asyncio.get_running_loop().time() >= until:
                 raise FlushTimeout("recorded, but not flushed in time: ask again")
             await asyncio.sleep(_FLUSH_LOOK_S)
+
+    def ended_until(self, key: Key) -> int:
+        """Return up to where the log must be flushed before anybody hears how a transaction ended; 0: it has not."""
+        known = self.core.memories.get(key.producer_id)
+        return known.said_at + 1 if known is not None and known.epoch >= key.epoch else 0
 
     # -- recording -------------------------------------------------------------------------------
 
@@ -340,9 +351,10 @@ class BatchTransactions:
                 break
             room -= chunk.size
             self._carry(key, place, chunk)
-        for key in self.core.said_before(start):
+        said = self.core.said_before(start)
+        for key in sorted(said[:_CARRIED_FACTS]):  # epochs in their order: an end drops rows of earlier ones
             self.record(self.core.fact_of(key))
-        return start
+        return start if len(said) <= _CARRIED_FACTS else min(start, self.core.said_at(said[_CARRIED_FACTS]))
 
     def _carry(self, key: Key, place: tuple[int, int], chunk: Chunk) -> None:
         rows = read_rows(self._store, chunk, key)
@@ -399,7 +411,8 @@ class BatchTransactions:
             self._snapshot, self._saved_position = None, self._snapshot_position
         if self._changed and self._snapshot is None and now_ms >= self._snapshot_at:
             self._snapshot, self._snapshot_position = self.to_json(), self._store.appended_end
-            steps = 1 + len(self.core.memories) // _PRODUCERS_PER_STEP
+            requests = self.core.staged_bytes // LEAST_BYTES  # as many as there can be
+            steps = 1 + (len(self.core.memories) + requests) // _ENTRIES_PER_STEP
             self._snapshot_at = now_ms + _SNAPSHOT_EVERY_MS * steps
             self._changed = False
 

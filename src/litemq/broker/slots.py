@@ -8,7 +8,7 @@ producers of another one, so that two brokers never decide about the same transa
 
 from __future__ import annotations
 
-from litemq.errors import NotCoordinator, Unavailable
+from litemq.errors import BadField, NotCoordinator, Unavailable
 from litemq.features.slots import Table, slot_of
 from litemq.store.changes import Change
 from litemq.store.message_store import MessageStore
@@ -51,4 +51,17 @@ class Slots:
             raise NotCoordinator(
                 f"broker {broker!r} decides about producer {producer_id!r} (slot {slot_of(producer_id)}), "
                 f"not {self._name!r}"
+            )
+
+    def check_named(self, producer_id: str, coordinator: str) -> None:
+        """Refuse rows for a coordinator that would not decide about them, as far as it is known here.
+
+        Raises:
+            BadField: another broker decides about the producer.
+        """
+        table = self.table
+        if table is not None and table.broker_of(producer_id) != coordinator:
+            raise BadField(
+                f"the field coordinator is {coordinator!r}, but broker {table.broker_of(producer_id)!r} decides about "
+                f"producer {producer_id!r} (slot {slot_of(producer_id)})"
             )

@@ -96,12 +96,13 @@ class Batches:
                 f"{self.open_count} batch transactions are open on this broker, as many as transaction.batch_open "
                 "allows; try again in 1000 ms"
             )
-        if key.producer_id not in self.memories and key.producer_id not in self.open:
-            self.check_producers(key, limits)
+        self.check_producers(key, limits)
 
     def check_producers(self, key: Key, limits: Limits) -> None:
-        """Refuse a producer that is one too many."""
-        if key.producer_id not in self.memories and len(self.memories) + len(self.open) >= limits.producers:
+        """Refuse a producer that is one too many; one with an open transaction is counted already."""
+        if key.producer_id in self.open or key.producer_id in self.memories:
+            return
+        if len(self.memories) + len(self.open) >= limits.producers:
             raise Busy(
                 f"{len(self.memories)} producers of batch transactions are remembered and {len(self.open)} have open "
                 "ones, as many as transaction.batch_producers allows"
@@ -144,6 +145,7 @@ class Batches:
             if not known.is_committed:
                 raise TransactionOver(f"{key} was aborted ({known.reason}): it cannot be committed any more")
             return known
+        self._check_coordinator(key, coordinator)
         self.count(key, winners)
         kept = winners if coordinator == self.name else shares(winners, self.name)
         return Ended(key.producer_id, key.epoch, True, kept, coordinator, "", now_ms, rows)
@@ -188,7 +190,14 @@ class Batches:
             if known.is_committed:
                 raise TransactionOver(f"{key} was committed: it cannot be aborted any more")
             return known
+        self._check_coordinator(key, coordinator)
         return Ended(key.producer_id, key.epoch, False, (), coordinator, reason, now_ms)
+
+    def _check_coordinator(self, key: Key, coordinator: str) -> None:
+        """Refuse an end by another broker than the rows were staged for: nobody would tell the others of it."""
+        found = self.open.get(key.producer_id, {}).get(key.epoch)
+        if found is not None and coordinator and found.coordinator != coordinator:
+            raise BadField(f"{key} has rows for the coordinator {found.coordinator!r}, not for {coordinator!r}")
 
     def drop(self, key: Key, partition: int, attempt: int) -> Dropped | Memory | None:
         """Return the fact that rows do not count; what is remembered when it ended; None where there are no rows.
@@ -292,12 +301,16 @@ class Batches:
     def _put(self, key: Key, fact: Staged, place: Place, time_ms: int) -> None:
         chunk = Chunk(fact.sequence, place, fact.count, fact.size, fact.checksum)
         known = self.memories.get(key.producer_id)
-        if known is not None and known.epoch >= key.epoch:
-            publication = self.publications.get(key)  # what retention carried behind the decision
-            part = publication.parts.get((fact.partition, fact.attempt)) if publication is not None else None
+        publication = self.publications.get(key)
+        if publication is not None:  # what retention carried behind the decision
+            part = publication.parts.get((fact.partition, fact.attempt))
             if part is not None:
                 self.staged_bytes += part.put(chunk)
             return
+        if known is not None and known.epoch == key.epoch:
+            return
+        # Rows of an earlier epoch than the last one are behind its end only where retention carried them: they wait
+        # for their coordinator, or for their own end that was carried behind them.
         epochs = self.open.setdefault(key.producer_id, {})
         found = epochs.get(key.epoch)
         if found is None:
@@ -397,9 +410,10 @@ class Batches:
 
     # -- time ------------------------------------------------------------------------------------
 
-    def due(self, now_ms: int, *, ask_ms: int, expiry_ms: int) -> list[Ask | Expire | Repeat]:
-        """Return what is to be done now."""
+    def due(self, now_ms: int, *, ask_ms: int, expiry_ms: int, most: int) -> list[Ask | Expire | Repeat]:
+        """Return what is to be done now; of questions and repeats ``most``, those that waited longest."""
         answer: list[Ask | Expire | Repeat] = []
+        waiting: list[tuple[int, Key, Open | Decision]] = []
         for producer_id, epochs in self.open.items():
             for epoch, found in epochs.items():
                 key, age = Key(producer_id, epoch), now_ms - found.touched_ms
@@ -407,12 +421,24 @@ class Batches:
                     if age >= expiry_ms:
                         answer.append(Expire(key))
                 elif age >= ask_ms and now_ms - found.asked_ms >= ask_ms:
-                    found.asked_ms = now_ms
-                    answer.append(Ask(key, found.coordinator, age >= expiry_ms))
-        for key, decision in self.decisions.items():
-            if now_ms - decision.told_ms >= ask_ms:
-                decision.told_ms = now_ms
-                answer += [Repeat(key, broker, shares(decision.winners, broker)) for broker in sorted(decision.waiting)]
+                    waiting.append((max(found.asked_ms, found.touched_ms), key, found))
+        waiting += [
+            (decision.told_ms, key, decision)
+            for key, decision in self.decisions.items()
+            if now_ms - decision.told_ms >= ask_ms
+        ]
+        waiting.sort(key=lambda one: one[0])
+        for _, key, one in waiting:
+            if most <= 0:
+                break
+            if isinstance(one, Open):
+                one.asked_ms = now_ms
+                answer.append(Ask(key, one.coordinator, now_ms - one.touched_ms >= expiry_ms))
+                most -= 1
+            else:
+                one.told_ms = now_ms
+                answer += [Repeat(key, broker, shares(one.winners, broker)) for broker in sorted(one.waiting)]
+                most -= len(one.waiting)
         return answer
 
     def forget(self, now_ms: int, memory_ms: int) -> None:
@@ -440,8 +466,16 @@ class Batches:
                 yield key, place, part
 
     def said_before(self, position: int) -> list[Key]:
-        """Return the ended transactions of which something is said by no record from ``position`` on."""
+        """Return the ended transactions of which something is said by no record from ``position`` on, in its order."""
         found = [Key(name, known.epoch) for name, known in self.memories.items() if known.said_at < position]
         for of in (self.publications, self.decisions):
             found += [key for key, one in of.items() if one.said_at < position]
-        return sorted(set(found))
+        return sorted(set(found), key=self.said_at)
+
+    def said_at(self, key: Key) -> int:
+        """Return the position of the oldest of the newest records that say something of an ended transaction."""
+        known = self.memories.get(key.producer_id)
+        said = [of[key].said_at for of in (self.publications, self.decisions) if key in of]
+        if known is not None and known.epoch == key.epoch:
+            said.append(known.said_at)
+        return min(said)

@@ -71,6 +71,7 @@ def check(data: bytes, queue_counts: list[int], max_body: cython.Py_ssize_t, max
     name: cython.Py_ssize_t
     stop: cython.Py_ssize_t
     letter: cython.int
+    high: cython.Py_ssize_t
     count: cython.Py_ssize_t = 0
     topics: cython.Py_ssize_t = len(queue_counts)
     queues: cython.longlong
@@ -101,15 +102,24 @@ def check(data: bytes, queue_counts: list[int], max_body: cython.Py_ssize_t, max
         text_at += 2
         stop = text_at
         name = text_at
+        high = 0
         while stop < text_at + text_size:
             letter = p[stop]
-            if letter == 2:
+            if letter >= 0x80:
+                high += 1
+            elif letter == 2:
                 name = stop + 1
             elif letter == 1 and (p[name] == 0x44 or p[name] == 0x54):  # D or T
                 refuse(part(p, name, stop), count)
                 while stop + 1 < text_at + text_size and p[stop + 1] != 2:
                     stop += 1
+                    if p[stop] >= 0x80:
+                        high += 1
             stop += 1
+        if text_size + 2 * high > max_text:  # a byte that is no UTF-8 is stored as three
+            text_size = len(part(p, text_at, text_at + text_size).encode())
+            if text_size > max_text:
+                raise RecordTooLarge(what=f"the properties of message {count}", size=text_size, limit=max_text)
         at += size
         count += 1
     return count

@@ -191,7 +191,7 @@ def read_winners(found: object) -> tuple[Winner, ...]:
     for number, item in enumerate(found):
         match item:
             case [int() as partition, int() as attempt, dict() as rows] if all(
-                type(count) is int and count >= 0 for count in rows.values()
+                broker.isprintable() and type(count) is int and count >= 0 for broker, count in rows.items()
             ):
                 answer.append(Winner(partition, attempt, rows))
             case _:

@@ -13,15 +13,19 @@ import pytest
 from tests.support.batch_driver import NAME, TABLE, end, entry, pulled, put_table, settled, stage
 from tests.support.broker import Talk, running, until
 
+from litemq.broker import batch_transactions
 from litemq.broker.batch_transactions import SNAPSHOT
 from litemq.broker.broker import Broker
 from litemq.broker.topics import Topic
 from litemq.clock import ManualClock
 from litemq.config import BrokerConfig, NameserverConfig, StoreConfig, TransactionConfig, WritableFormat
 from litemq.features.batch_parts import Key
+from litemq.features.slots import slot_of
+from litemq.format.batch_records import Winner
 from litemq.format.names import STAGE_TOPIC
 from litemq.nameserver.server import NameServer
 from litemq.store.convert import convert
+from litemq.store.message_store import MessageStore
 from litemq.wire.remoting.codes import Ask, Code
 
 KEY = ("p", 1)
@@ -136,6 +140,10 @@ BAD: list[tuple[dict[str, str], bytes, str, str]] = [
     ({"producerId": "x" * 256}, entry(b"a"), "bad_field", "256 bytes"),
     ({"epoch": "-1"}, entry(b"a"), "bad_field", "epoch"),
     ({"epoch": "one"}, entry(b"a"), "bad_field", "epoch"),
+    ({"partition": "-1"}, entry(b"a"), "bad_field", "partition is -1"),
+    ({"attempt": "-1"}, entry(b"a"), "bad_field", "attempt is -1"),
+    ({"bornTimestamp": "-1"}, entry(b"a"), "bad_field", "bornTimestamp is -1"),
+    ({"coordinator": "broker-z"}, entry(b"a"), "bad_field", "'broker-a' decides"),
     ({}, b"", "bad_body", "no message"),
     ({}, entry(b"a")[:-1], "bad_body", "message 0 at byte 0"),
     ({}, entry(b"a", topic=1), "bad_field", "topic 1"),
@@ -145,6 +153,7 @@ BAD: list[tuple[dict[str, str], bytes, str, str]] = [
     ({"topics": "T,no topic"}, entry(b"a"), "bad_field", "no topic"),
     ({}, entry(b"a", text=b"TRAN_MSG\x01true\x02"), "not_supported", "TRAN_MSG"),
     ({}, entry(b"x" * (5 << 20)), "record_too_large", "4194304"),
+    ({}, entry(b"a", text=b"k\x01" + b"\xff" * 20_000), "record_too_large", "60002 bytes"),
 ]
 
 
@@ -175,6 +184,7 @@ def test_ends_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
                 ("perhaps", b"", "perhaps"),
                 ("commit", b"[]", "no JSON object"),
                 ("commit", b'{"winners":[[1,2]]}', "winner 0"),
+                ("commit", b'{"winners":[[1,2,{"\\ud800":0}]]}', "winner 0"),
                 ("commit", b'{"winners":[[1,2,{}],[1,3,{}]]}', "partition 1 twice"),
             ):
                 answer = await talk.call(Ask.LITEMQ_END_BATCH, {**ext, "decision": decision}, body)
@@ -292,6 +302,62 @@ def test_a_deleted_topic_takes_its_rows_along(tmp_path: Path) -> None:
             broker.topics.delete("gone")
             assert (await end(talk, KEY, "commit", [(0, 0, {NAME: 3})])).code == 0
             assert await bodies(talk) == [b"a", b"c"]
+
+    asyncio.run(main())
+
+
+def test_nobody_hears_of_an_end_that_a_power_cut_could_undo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        async with serves(tmp_path) as (broker, talk):
+            await stage(talk, KEY, [entry(b"a")])
+            monkeypatch.setattr(broker.batches, "_flush_timeout_s", 0.05)
+            end_of_flush = broker.store.flushed_end
+            broker.batches.commit(Key(*KEY), (Winner(0, 0, {NAME: 1}),), NAME)
+            with monkeypatch.context() as patch:
+                patch.setattr(MessageStore, "flushed_end", property(lambda _: end_of_flush))  # a disk that takes long
+                answer = await talk.call(Ask.LITEMQ_BATCH_STATUS, {"producerId": "p", "epoch": "1"})
+                assert answer.code == Code.FLUSH_DISK_TIMEOUT
+                assert (await stage(talk, KEY, [entry(b"a")])).code == Code.FLUSH_DISK_TIMEOUT
+            assert (await state(talk))["state"] == "committed"
+            assert (await stage(talk, KEY, [entry(b"a")])).ext["state"] == "committed"
+
+    asyncio.run(main())
+
+
+def test_an_expired_transaction_that_cannot_be_aborted_holds_up_no_other(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with running(tmp_path, transaction=TransactionConfig(batch_expiry_ms=200)) as (broker, talk):
+            broker.topics.create(Topic("T", 4, 4))
+            names = [f"n{number}" for number in range(99)]
+            wrong = next(name for name in names if slot_of(name) < 512)
+            right = next(name for name in names if slot_of(name) >= 512)
+            for name in (wrong, right):  # there is no table yet that could tell whose they are
+                assert (await stage(talk, (name, 1), [entry(b"a")])).code == 0
+            table = {"brokers": ["broker-z", NAME], "slots": [0] * 512 + [1] * 512}
+            await talk.call(Ask.LITEMQ_SLOTS, {}, json.dumps(table).encode())
+            await until(lambda: right not in broker.batches.core.open)
+            assert wrong in broker.batches.core.open
+
+    asyncio.run(main())
+
+
+def test_memories_are_carried_a_few_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        async with serves(tmp_path) as (broker, talk):
+            for number in range(10):
+                await end(talk, (f"p{number}", 1), "abort")
+            monkeypatch.setattr(batch_transactions, "_CARRIED_FACTS", 4)
+            monkeypatch.setattr(broker.batches, "_changed", False)
+            core, end_of_log = broker.batches.core, broker.store.appended_end
+            starts = []
+            for left in (6, 2, 0):
+                monkeypatch.setattr(broker.batches, "_saved_position", end_of_log)
+                broker.batches._changed, broker.batches._snapshot = False, None
+                starts.append(broker.batches.carry_below(end_of_log))
+                assert len(core.said_before(end_of_log)) == left
+                assert not core.said_before(starts[-1])
+            assert starts == sorted(starts)
+            assert starts[-1] == end_of_log
 
     asyncio.run(main())
 

@@ -331,24 +331,24 @@ def test_a_decision_is_kept_until_every_broker_has_confirmed_it() -> None:
     later = Key("p", 2)
     found.apply(found.commit(later, (), HERE, 0), Place(3, 3000, 3000), 0)  # type: ignore[arg-type]
     assert found.decided(KEY, THERE) == ("committed", shares(winners, THERE))
-    assert found.due(99, ask_ms=100, expiry_ms=1000) == []
-    assert found.due(100, ask_ms=100, expiry_ms=1000) == [Repeat(KEY, THERE, shares(winners, THERE))]
+    assert found.due(99, ask_ms=100, expiry_ms=1000, most=16) == []
+    assert found.due(100, ask_ms=100, expiry_ms=1000, most=16) == [Repeat(KEY, THERE, shares(winners, THERE))]
     again = Batches(HERE)
     for number, key in enumerate(found.said_before(10_000)):
         again.apply(found.fact_of(key), Place(number, number, number), 0)
     assert again.decided(KEY, THERE) == ("committed", shares(winners, THERE))
     found.apply(Confirmed(*KEY, THERE), Place(4, 4000, 4000), 0)
     assert found.decided(KEY, THERE) == ("aborted", ())  # it has nothing of it any more: what it holds did not win
-    assert found.due(10_000, ask_ms=100, expiry_ms=1000) == []
+    assert found.due(10_000, ask_ms=100, expiry_ms=1000, most=16) == []
 
 
 def test_who_holds_rows_asks_and_only_the_coordinator_expires() -> None:
     other = Key("q", 0)
     found = filled(ANYTHING, staged(KEY, 0, 0, 0, 5), staged(other, 0, 0, 0, 5, THERE))
-    assert found.due(99, ask_ms=100, expiry_ms=1000) == []
-    assert found.due(100, ask_ms=100, expiry_ms=1000) == [Ask(other, THERE, False)]
-    assert found.due(150, ask_ms=100, expiry_ms=1000) == []
-    assert found.due(1000, ask_ms=100, expiry_ms=1000) == [Expire(KEY), Ask(other, THERE, True)]
+    assert found.due(99, ask_ms=100, expiry_ms=1000, most=16) == []
+    assert found.due(100, ask_ms=100, expiry_ms=1000, most=16) == [Ask(other, THERE, False)]
+    assert found.due(150, ask_ms=100, expiry_ms=1000, most=16) == []
+    assert found.due(1000, ask_ms=100, expiry_ms=1000, most=16) == [Expire(KEY), Ask(other, THERE, True)]
 
 
 def test_producers_are_forgotten_when_nobody_has_used_them_for_long() -> None:
@@ -389,7 +389,7 @@ def test_an_earlier_epoch_waits_for_its_coordinator() -> None:
     fact = found.commit(later, (Winner(0, 0, {HERE: 2}),), THERE, 0)
     assert isinstance(fact, Ended)
     found.apply(fact, Place(3, 3000, 3000), 0)
-    assert found.due(1000, ask_ms=100, expiry_ms=9999) == [Ask(earlier, THERE, False)]
+    assert found.due(1000, ask_ms=100, expiry_ms=9999, most=16) == [Ask(earlier, THERE, False)]
     with pytest.raises(StaleEpoch):  # a client's commit of it, which its coordinator would refuse
         found.commit(earlier, (Winner(0, 0, {HERE: 5}),), "", 0)
     fact = found.commit(earlier, (Winner(0, 0, {HERE: 5}),), THERE, 0)
@@ -418,3 +418,42 @@ def test_rows_that_were_counted_are_not_dropped() -> None:
         with pytest.raises(TransactionOver, match="counted"):
             found.drop(KEY, *place)
     assert found.drop(KEY, 1, 0) is not None
+
+
+def test_carried_rows_of_an_earlier_epoch_outlive_a_start() -> None:
+    later = Ended("p", 2, True, (), THERE, "", 0)
+    rows = staged(KEY, 0, 0, 0, 5, THERE)
+    found = filled(ANYTHING, rows, later)
+    saved = dump(found)
+    for again in (Batches(HERE), load(HERE, saved)):
+        again.apply(later, Place(1, 1000, 1000), 0)
+        again.apply(rows, Place(9, 9000, 0), 0)  # their first segment is gone
+        (chunk,) = again.open["p"][1].parts[0, 0].chunks.values()
+        assert chunk.place == Place(9, 9000, 0)
+        again.apply(Ended(*KEY, True, (Winner(0, 0, {HERE: 5}),), THERE, "", 0, 5), Place(10, 10_000, 10_000), 0)
+        assert [chunk.place.position for _, chunk in again.publications[KEY].chunks()] == [9000]
+
+
+def test_a_producer_at_the_limit_can_end_what_it_has_open() -> None:
+    limits = ANYTHING._replace(producers=2)
+    found = filled(limits, Ended("other", 1, False, (), HERE, "", 0), staged(KEY, 0, 0, 0, 5))
+    found.check_producers(KEY, limits)
+    with pytest.raises(Busy, match="batch_producers"):
+        found.check_producers(Key("third", 0), limits)
+
+
+def test_only_the_coordinator_of_its_rows_ends_a_transaction() -> None:
+    found = filled(ANYTHING, staged(KEY, 0, 0, 0, 5))
+    with pytest.raises(BadField, match="broker-a"):
+        found.commit(KEY, (Winner(0, 0, {HERE: 5, THERE: 1}),), THERE, 0)
+    with pytest.raises(BadField, match="broker-a"):
+        found.abort(KEY, THERE, "", 0)
+
+
+def test_who_waited_longest_is_asked_about_first() -> None:
+    found = filled(ANYTHING, *(staged(Key(f"p{number}", 0), 0, 0, 0, 5, THERE) for number in range(3)))
+    asked = []
+    for now_ms in (100, 101, 102, 103, 203):
+        todo = found.due(now_ms, ask_ms=100, expiry_ms=1000, most=1)
+        asked.append([one.key.producer_id for one in todo if isinstance(one, Ask)])
+    assert asked == [["p0"], ["p1"], ["p2"], [], ["p0"]]

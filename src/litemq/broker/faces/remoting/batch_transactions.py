@@ -66,7 +66,14 @@ def named(handler: Sync) -> Sync:
     return asked
 
 
-def stage(broker: Broker, connection: Connection, request: Request) -> Response | None:
+def _from_0(ext: dict[str, str], name: str, default: int | None = None) -> int:
+    value = fields.long(ext, name, default)
+    if value < 0:
+        raise BadField(f"the field {name} is {value}, it must be 0 or more")
+    return value
+
+
+def stage(broker: Broker, connection: Connection, request: Request) -> Response | Awaitable[Response] | None:
     """Keep rows."""
     ext = request.ext
     topics = tuple(fields.text(ext, "topics").split(","))
@@ -74,18 +81,21 @@ def stage(broker: Broker, connection: Connection, request: Request) -> Response 
         raise BadField(f"the field topics names {len(topics)} topics, at most {_MAX_TOPICS} fit")
     staging = Staging(
         key_of(ext),
-        fields.long(ext, "partition"),
-        fields.long(ext, "attempt"),
-        fields.long(ext, "sequence"),
+        _from_0(ext, "partition"),
+        _from_0(ext, "attempt"),
+        _from_0(ext, "sequence"),
         fields.text(ext, "coordinator"),
         topics,
         request.body,
-        fields.long(ext, "bornTimestamp", broker.clock.now_ms()),
+        _from_0(ext, "bornTimestamp", broker.clock.now_ms()),
         connection.peer,
     )
     verdict, count = broker.batches.stage(staging)
-    answer = Response(ext={"state": verdict.value, "count": str(count)})
-    return broker.answer_durable(connection, request, answer, broker.store.appended_end)
+    ext = {"state": verdict.value, "count": str(count)}
+    told = broker.batches.ended_until(staging.key)
+    if told > broker.store.flushed_end:
+        return _durable(broker, told, ext)
+    return broker.answer_durable(connection, request, Response(ext=ext), broker.store.appended_end)
 
 
 def end(broker: Broker, request: Request) -> Awaitable[Response]:
@@ -130,7 +140,7 @@ def status(broker: Broker, request: Request) -> Response | Awaitable[Response]:
         "coordinator": table.broker_of(key.producer_id) if table is not None else None,
         "max_stage_bytes": batches.largest_stage,
     }
-    return Response(body=bodies.dump(found))
+    return _durable(broker, batches.ended_until(key), {}, bodies.dump(found))
 
 
 def slots(broker: Broker, request: Request) -> Response | Awaitable[Response]:
