@@ -30,7 +30,7 @@ from litemq.client.hooks import Hooks
 from litemq.client.producer import Producer
 from litemq.client.sending import Compression
 from litemq.client.values import check_count, seconds
-from litemq.errors import Closed, InvalidRequest, LiteMQError, StorageError, UnknownTopic
+from litemq.errors import Closed, InvalidRequest, LiteMQError, StorageError
 from litemq.outbox.databases import Turn, order_of, take_turn
 from litemq.outbox.rows import Row, message_of, runs_of
 from litemq.outbox.table import TABLE, Outbox
@@ -38,6 +38,8 @@ from litemq.outbox.table import TABLE, Outbox
 logger = logging.getLogger(__name__)
 
 _PASS_BYTES: Final = 16 << 20
+_DELETED_AT_ONCE: Final = 1_000
+"""Databases bound the values of a statement."""
 _FIRST_PAUSE_S: Final = 0.1
 _LONGEST_PAUSE_S: Final = 15.0
 
@@ -268,7 +270,7 @@ class OutboxRelay:
             try:
                 if not self._admin.query(row.topic, key=row.outbox_id, max_messages=1):
                     break
-            except UnknownTopic:
+            except InvalidRequest:  # no such topic, or none that could be: nobody has published the row
                 break
             found.append(row)
         if found:
@@ -279,22 +281,32 @@ class OutboxRelay:
     def _publish(self, rows: list[Row], done: list[Row]) -> None:
         """Publish rows one request after the other; ``done`` gets those that were answered."""
         for run in runs_of(rows):
-            try:
-                self._producer.send_batch([message_of(row) for row in run])
-            except InvalidRequest as error:
-                logger.error(
-                    "outbox row is refused, those behind it wait: table=%s outbox_id=%s topic=%s reason=%s",
-                    *(self._table.name, run[0].outbox_id, run[0].topic, error),
-                )
-                raise
-            done += run
-            self._counters = replace(self._counters, requests=self._counters.requests + 1)
+            self._send(run, done)
             if self._stopping.is_set():
                 break
 
+    def _send(self, run: list[Row], done: list[Row]) -> None:
+        try:
+            self._producer.send_batch([message_of(row) for row in run])
+        except InvalidRequest as error:  # nothing was stored
+            if len(run) > 1:  # those before the one that is refused can go, and it is the one to be named
+                middle = len(run) // 2
+                self._send(run[:middle], done)
+                self._send(run[middle:], done)
+                return
+            logger.error(
+                "outbox row is refused, those behind it wait: table=%s outbox_id=%s topic=%s reason=%s",
+                *(self._table.name, run[0].outbox_id, run[0].topic, error),
+            )
+            raise
+        done += run
+        self._counters = replace(self._counters, requests=self._counters.requests + 1)
+
     def _delete(self, connection: sa.Connection, done: list[Row]) -> None:
         with connection.begin():
-            connection.execute(self._table.delete().where(self._table.c.id.in_([row.place for row in done])))
+            for first in range(0, len(done), _DELETED_AT_ONCE):
+                places = [row.place for row in done[first : first + _DELETED_AT_ONCE]]
+                connection.execute(self._table.delete().where(self._table.c.id.in_(places)))
         self._counters = replace(self._counters, published=self._counters.published + len(done))
 
     # -- ending ----------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from litemq.client._message_cy import Message
 from litemq.client.names import check_name
-from litemq.errors import RecordTooLarge, ReservedName
+from litemq.errors import InvalidRequest, RecordTooLarge, ReservedName
 
 OUTBOX_ID: Final = "outbox_id"
 """Property of every published message: the row's id, the same however often it is published."""
@@ -63,8 +63,19 @@ def columns_of(
 
 
 def message_of(row: Row) -> Message:
-    """Return the message that a row stands for; its id is a property and the last of its keys."""
-    properties: dict[str, str] = json.loads(row.properties) if row.properties else {}
+    """Return the message that a row stands for; its id is a property and the last of its keys.
+
+    Raises:
+        InvalidRequest: it is none: somebody else than ``Outbox.add`` wrote it.
+    """
+    try:
+        properties = json.loads(row.properties) if row.properties else {}
+    except (ValueError, RecursionError) as error:
+        raise InvalidRequest(f"the column properties is no JSON: {error}") from error
+    if not isinstance(properties, dict):
+        raise InvalidRequest(f"the column properties is {row.properties!r:.80}, it must be a JSON object")
+    if not isinstance(row.body, bytes | bytearray | memoryview):
+        raise InvalidRequest(f"the column body holds {type(row.body).__name__}, it must hold bytes")
     properties[OUTBOX_ID] = row.outbox_id
     keys = (*(row.message_keys or "").split(), row.outbox_id)
     return Message(

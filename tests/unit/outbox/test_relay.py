@@ -225,3 +225,45 @@ def test_nobody_there_is_told(engine: sa.Engine, outbox: Outbox) -> None:
     with OutboxRelay(engine, "127.0.0.1:1", timeout=0.5) as relay, pytest.raises(NoAnswer):
         relay.run_once()
     assert pending(engine, outbox) == 1
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"properties": "no json"},
+        {"properties": "[1]"},
+        {"properties": '{"a": "\\u0001"}'},
+        {"body": sa.literal("a text", sa.Text)},
+        {"body": bytes(5 << 20)},
+    ],
+    ids=["no JSON", "a list", "a bad value", "a text", "too large"],
+)
+def test_a_row_that_nobody_checked_is_named_and_those_before_it_go(
+    engine: sa.Engine, outbox: Outbox, running: Broker, caplog: pytest.LogCaptureFixture, wrong: dict[str, object]
+) -> None:
+    with engine.begin() as connection:
+        ids = [outbox.add(connection, "melons", b"%d" % number) for number in range(3)]
+        values = {"outbox_id": "the-wrong-one", "topic": "melons", "body": b"x", **wrong}
+        connection.execute(outbox.table.insert().values(**values))
+        ids.append(outbox.add(connection, "melons", b"3"))
+    with OutboxRelay(engine, running.nameservers) as relay:
+        with pytest.raises(InvalidRequest):
+            relay.run_once()
+        assert "outbox_id=the-wrong-one" in caplog.text
+        assert relay.counters.published == 3
+        with engine.begin() as connection:
+            assert outbox.discard(connection, "the-wrong-one")
+        assert relay.run_once() == 1
+    assert [len(in_log(running, "melons", outbox_id)) for outbox_id in ids] == [1, 1, 1, 1]
+
+
+def test_a_pass_may_have_more_rows_than_a_statement_values(
+    engine: sa.Engine, outbox: Outbox, running: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [{"outbox_id": f"many-{number}", "topic": "many", "body": b"x"} for number in range(260_000)]
+    with engine.begin() as connection:
+        connection.execute(outbox.table.insert(), rows)
+    with OutboxRelay(engine, running.nameservers, batch=len(rows)) as relay:
+        monkeypatch.setattr(relay, "_found_in_log", lambda _: [])
+        monkeypatch.setattr(relay, "_send", lambda run, done: done.extend(run))
+        assert relay.run_once() == len(rows)
