@@ -201,10 +201,10 @@ def _queues_without_records(log: Log, known: set[TopicQueue]) -> Iterator[tuple[
         for topic, queue_id, path in queue_folders(log.store / folder, log.fs):
             queue = TopicQueue(topic, queue_id)
             if queue not in known:
-                yield queue, _next_offset(log.fs, path, size)
+                yield queue, next_offset(log.fs, path, size)
 
 
-def _next_offset(fs: FileSystem, folder: Path, size: int) -> int:
+def next_offset(fs: FileSystem, folder: Path, size: int) -> int:
     """Return the offset behind the last entry in a queue's files."""
     for name in reversed([name for name in fs.names(folder) if name.isascii() and name.isdigit()]):
         file = fs.open(folder / name)

@@ -120,11 +120,13 @@ class Log:
         streams: range | None = None,
         on_damage: Callable[[Damage], None] | None = None,
         window: int = WINDOW,
+        is_exact: bool = False,
     ) -> Iterator[Batch]:
         """Yield all sound records at or behind ``from_position`` as rows, in log order, log by log.
 
         A batch is good until the next one is asked for.  Earlier segments are not read when names tell positions.
-        ``window`` is how many bytes are looked at together, for who walks over many logs at once.
+        ``window`` is how many bytes are looked at together, for who walks over many logs at once.  With ``is_exact`` a
+        record starts at ``from_position``, so that its segment need not be read from its start.
         """
         damage = self.damage = Damages()
         count = len(self.files.streams)
@@ -144,7 +146,7 @@ class Log:
         table = rows.table(max(1, TABLE_ROWS * window // WINDOW))
         for number in reached:
             walk = StreamWalk(self, self.format, self._magic, number, reached[number], report)
-            yield from walk.batches(-1 if from_position is None else from_position, buffer, table)
+            yield from walk.batches(-1 if from_position is None else from_position, buffer, table, is_exact=is_exact)
 
     def records(
         self,

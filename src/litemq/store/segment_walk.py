@@ -101,9 +101,12 @@ class SegmentWalk:
         self._looked_twice = -1
         self._reason = ""
 
-    def batches(self, first_position: int = -1) -> Iterator[Batch]:
-        """Yield the sound records at or behind ``first_position``, and report every damage there."""
-        at: int | None = 0
+    def batches(self, first_position: int = -1, place: int = 0) -> Iterator[Batch]:
+        """Yield the sound records at or behind ``first_position``, and report every damage there.
+
+        ``place`` is where a frame of the segment starts, and the walk with it.
+        """
+        at: int | None = place
         used = 0
         while at is not None:
             count, at, why = self._scan(at, used)

@@ -49,7 +49,10 @@ class StreamWalk:
         self._report = report
         self._last: dict[int, bool] = {}
 
-    def batches(self, first_position: int, buffer: bytearray, table: array[int]) -> Iterator[Batch]:
+    def batches(
+        self, first_position: int, buffer: bytearray, table: array[int], *, is_exact: bool = False
+    ) -> Iterator[Batch]:
+        """Yield sound records; when ``is_exact`` one starts at ``first_position`` and nothing before it is read."""
         flushed = self._log.live.flushed if self._log.live is not None else None
         follow: int | None = 0
         for index, segment in enumerate(self._stream.segments):
@@ -83,7 +86,8 @@ class StreamWalk:
                     stream=self._number,
                     checked_from=self._log.checked_from,
                 )
-                yield from walk.batches(first_position)
+                place = max(0, first_position - start) if is_exact else 0
+                yield from walk.batches(first_position, place)
             finally:
                 file.close()
             self._reach(index, Reached(segment, start, start + walk.written))
