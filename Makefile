@@ -9,7 +9,7 @@ NEED_PYTHON = $(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit(
 NEED_CLIENTS = for tool in java javac mvn go; do command -v $$tool >/dev/null || { echo "make clients: needs Java (a JDK), Maven and Go; the command $$tool is not here" >&2; exit 2; }; done
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up test check fmt ext lock crash fuzz soak chaos bench bench-rocketmq bench-latency bench-backlog bench-memory bench-pauses bench-transactions bench-python clients databases docs clean
+.PHONY: help setup demo up test check fmt ext lock crash fuzz soak chaos bench bench-rocketmq bench-latency bench-backlog bench-memory bench-pauses bench-transactions bench-python clients databases spark docs clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-14s %s\n", $$1, $$2}' Makefile
@@ -41,6 +41,7 @@ ext: ## compile the kernels; an error when that fails
 lock: setup ## write requirements/*.lock anew from pyproject.toml
 	@$(UV_COMPILE) --upgrade --group dev pyproject.toml -o requirements/dev.lock
 	@$(UV_COMPILE) --upgrade --group bootstrap -o requirements/bootstrap.lock
+	@$(UV_COMPILE) --upgrade --group spark -o requirements/spark.lock
 
 crash: setup ## long crash runs: kill -9 and power cuts, many seeds
 	@$(BIN)/python -m pytest -m crash --timeout=0 tests/crash
@@ -88,6 +89,11 @@ clients: setup ## drive official RocketMQ clients and brokers; needs Java, Maven
 # LITEMQ_POSTGRESQL names the directory of initdb where it is not found by itself.
 databases: setup ## the outbox on a real PostgreSQL; needs its programs
 	@$(BIN)/python -m pytest -m databases tests/databases
+
+# Spark is 460 MB and needs Java: it has a lock of its own, installed by this target only.
+spark: setup ## read stores with a real Spark; needs Java 17
+	@$(BIN)/python scripts/spark.py
+	@$(BIN)/python -m pytest -m spark --timeout=300 tests/spark
 
 docs: setup ## check the links of the documentation
 	@$(BIN)/python scripts/check.py docs

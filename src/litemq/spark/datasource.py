@@ -1,0 +1,53 @@
+"""``format("litemq")``: what Spark asks first."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource, DataSourceReader
+
+from litemq.spark import schema as schemas
+from litemq.spark.options import ReadOptions, read_options
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import DataSourceStreamReader
+    from pyspark.sql.types import StructType
+
+
+class LiteMQDataSource(DataSource):
+    """Messages, queues and what else a store holds."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "litemq"
+
+    def _read(self) -> ReadOptions:
+        return read_options(self.options)
+
+    def schema(self) -> str:
+        options = self._read()
+        if options.view not in ("messages", "dlq"):
+            from litemq.spark.views import VIEWS
+
+            return VIEWS[options.view].ddl
+        return schemas.to_ddl(schemas.chosen_columns(options))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        options = self._read()
+        if options.view not in ("messages", "dlq"):
+            from litemq.spark.views import ViewReader
+
+            return ViewReader(options, schema)
+        from litemq.spark.reader import LiteMQReader
+
+        return LiteMQReader(options, schemas.projected(schema, options))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        from litemq.spark.errors import BadOption
+        from litemq.spark.stream import LiteMQStreamReader, is_latest
+
+        options = self._read()
+        if options.view != "messages":
+            raise BadOption(f"view={options.view} cannot be read as a stream; leave view out, or use spark.read")
+        latest = is_latest(self.options.get("startingOffsets")) and options.from_ms is None
+        return LiteMQStreamReader(options, schemas.projected(schema, options), is_latest_default=latest)

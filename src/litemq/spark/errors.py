@@ -1,0 +1,35 @@
+"""What can be wrong with a read or a stream: each error names the option to change."""
+
+from __future__ import annotations
+
+from litemq.errors import InvalidRequest, StorageError, Unavailable
+
+
+class BadOption(InvalidRequest):
+    """An option that is unknown, missing, or has a value that it cannot have."""
+
+
+class SchemaMismatch(InvalidRequest):
+    """A schema that names a column which is not there, or gives it another type."""
+
+
+class CorruptInput(StorageError):
+    """A damaged record in what is read, and ``onCorrupt`` is ``fail``."""
+
+
+class DataLost(StorageError):
+    """Offsets that a stream needs are gone, and ``onDataLoss`` is ``fail``."""
+
+
+class SparkMissing(Unavailable):
+    """Java, PySpark or Arrow is missing or of a version that does not fit."""
+
+
+def message_of(error: BaseException) -> str:
+    """Return what a LiteMQ error said, out of the stack traces that Spark wraps around it."""
+    text = str(error)
+    for line in reversed(text.splitlines()):
+        name, colon, said = line.strip().partition(": ")
+        if colon and name.startswith("litemq.") and name.rpartition(".")[2].isidentifier():
+            return said
+    return next((line for line in text.splitlines() if line.strip()), type(error).__name__)

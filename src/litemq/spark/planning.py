@@ -1,0 +1,233 @@
+"""What to read: from options and what the backend has, the ranges of a batch and the rows that count in them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from litemq.features.dead_letter import DLQ_PREFIX
+from litemq.format.names import RESERVED_TOPIC_PREFIX, SCHEDULE_TOPIC
+from litemq.spark.backend import Bounds, Chosen
+from litemq.spark.codec import Filter
+from litemq.spark.errors import BadOption
+from litemq.spark.files import FileBackend
+from litemq.spark.options import EARLIEST, LATEST, Offsets, ReadOptions, Selection
+from litemq.spark.ranges import NO_END, LogRange, QueueRange, Range, cut, grouped, step_of
+
+_SCAN_SHARE: Final = 0.3
+"""A larger part of the log than this is walked: its records lie close to each other."""
+
+_SYSTEM: Final = re.compile(rf"{RESERVED_TOPIC_PREFIX}|{SCHEDULE_TOPIC}$|RMQ_SYS_|rmq_sys_")
+
+
+def is_reserved(topic: str) -> bool:
+    """Return whether a topic is the system's own: read only when it is asked for by name."""
+    return _SYSTEM.match(topic) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Topics:
+    """Which topics and queues are wanted."""
+
+    options: ReadOptions
+
+    def wants(self, topic: str, queue_id: int) -> bool:
+        """Return whether a queue is among those that the options choose."""
+        selection = self.options.selection
+        if self.options.view == "dlq" and not topic.startswith(DLQ_PREFIX):
+            return False
+        if selection.topics:
+            return topic in selection.topics
+        if selection.queues:
+            return queue_id in dict(selection.queues).get(topic, ())
+        if selection.pattern:
+            return re.fullmatch(selection.pattern, topic) is not None and not is_reserved(topic)
+        return not is_reserved(topic)
+
+    @property
+    def is_everything(self) -> bool:
+        """Whether all messages of all topics are asked for."""
+        options = self.options
+        limits = (options.starting != EARLIEST, options.ending != LATEST, options.from_ms, options.to_ms)
+        return options.selection == Selection() and options.view == "messages" and not any(limits)
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """The topics that are asked for by name."""
+        return self.options.selection.topics or tuple(topic for topic, _ in self.options.selection.queues)
+
+
+class Chooser:
+    """Says for each queue in a log range which of its records count; picklable."""
+
+    def __init__(
+        self,
+        topics: Topics,
+        bounds: dict[tuple[str, int], tuple[int, int]],
+        dead_below: dict[str, int],
+        min_offsets: dict[str, dict[int, int]],
+    ) -> None:
+        self._topics = topics
+        self._bounds = bounds
+        self._dead_below = dead_below
+        self._min_offsets = min_offsets
+
+    def __call__(self, topic: bytes, queue_id: int) -> Chosen | None:
+        name = topic.decode("utf-8", "surrogateescape")
+        if not self._topics.wants(name, queue_id):
+            return None
+        low, high = self._bounds.get((name, queue_id), (-NO_END, NO_END))
+        least = self._min_offsets.get(name, {}).get(queue_id)
+        return Chosen(low if least is None else max(low, least), high, self._dead_below.get(name, -NO_END))
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The partitions of a batch, and what counts of their rows."""
+
+    partitions: list[tuple[Range, ...]]
+    chooser: Chooser | None
+    from_ms: int | None
+    to_ms: int | None
+
+    def filter(self, options: ReadOptions) -> Filter:
+        """Return which rows of a range count."""
+        found = Filter(
+            choose=self.chooser,
+            is_placed_only=options.is_committed_only,
+            keys=frozenset(options.keys),
+            tags=frozenset(options.tags),
+        )
+        if self.from_ms is not None:
+            found.from_ms = self.from_ms
+        if self.to_ms is not None:
+            found.to_ms = self.to_ms
+        return found
+
+
+def plan(backend: FileBackend, options: ReadOptions) -> Plan:
+    """Return what to read.
+
+    Raises:
+        BadOption: a topic or queue that is not there, or offsets where nothing says them.
+    """
+    topics = Topics(options)
+    bounds = backend.bounds()
+    wanted = {(queue.topic, queue.queue_id): queue for queue in bounds if topics.wants(queue.topic, queue.queue_id)}
+    _check_named(backend, topics, bounds)
+    limits = resolved(backend, options, list(wanted.values()))
+    deletions = backend.deletions() if options.is_committed_only else None
+    chooser = Chooser(
+        topics,
+        limits,
+        deletions.dead_below if deletions else {},
+        deletions.min_offsets if deletions else {},
+    )
+    queues = _queue_ranges(backend, options, topics, wanted, limits)
+    if queues is not None:
+        parts: list[Range] = [
+            part for queue in queues for part in backend.split(queue, options.max_partition_bytes, options.max_records)
+        ]
+        if backend.trusted < NO_END:
+            parts.append(
+                LogRange(
+                    0, backend.trusted, NO_END, max(0, backend.first_position + backend.log_bytes() - backend.trusted)
+                )
+            )
+    else:
+        parts = log_ranges(backend, options, topics)
+    groups = grouped(parts, options.max_partition_bytes, options.min_partitions)
+    return Plan(groups, chooser, options.from_ms, options.to_ms)
+
+
+def log_ranges(backend: FileBackend, options: ReadOptions, topics: Topics) -> list[Range]:
+    """Return the whole log in parts."""
+    total = backend.log_bytes()
+    step = step_of(total, options.max_partition_bytes, options.min_partitions)
+    found: list[Range] = []
+    for number, stream in enumerate(backend.log.files.streams):
+        if stream.topic and not topics.wants(stream.topic, stream.queue_id):
+            continue
+        first = stream.named_start
+        size = sum(backend.size_of(segment) for segment in stream.segments)
+        found += cut(number, backend.boundaries(number, step), first, first + size, NO_END)
+    return found
+
+
+def resolved(
+    backend: FileBackend, options: ReadOptions, queues: list[Bounds]
+) -> dict[tuple[str, int], tuple[int, int]]:
+    """Return for each queue from which offset to before which it is read.
+
+    Raises:
+        BadOption: offsets or times that no queue of the store can tell.
+    """
+    found: dict[tuple[str, int], tuple[int, int]] = {}
+    if not queues and (options.starting == LATEST or isinstance(options.starting, dict)):
+        found = _stated_only(options)
+    for queue in queues:
+        low = _offset(options.starting, queue, EARLIEST)
+        if options.from_ms is not None:
+            low = backend.offset_at(queue, options.from_ms)
+            if low == queue.high and queue.low < queue.high and options.needs_time_match:
+                raise BadOption(
+                    f"no message of {queue.topic}/{queue.queue_id} is as late as startingTimestamp; choose an earlier "
+                    "one, or startingOffsetsByTimestampStrategy=latest"
+                )
+        high = _offset(options.ending, queue, LATEST)
+        if options.to_ms is not None:
+            high = backend.offset_at(queue, options.to_ms)
+        if options.ending == LATEST and options.to_ms is None and backend.trusted < NO_END:
+            high = NO_END  # what lies behind the entries is walked
+        found[queue.topic, queue.queue_id] = (low, high)
+    return found
+
+
+def _stated_only(options: ReadOptions) -> dict[tuple[str, int], tuple[int, int]]:
+    if options.starting == LATEST:
+        raise BadOption("startingOffsets=latest needs ConsumeQueues, which this log has not; run: litemq store rebuild")
+    return {}
+
+
+def _offset(given: int | Offsets, queue: Bounds, default: int) -> int:
+    stated = given if isinstance(given, int) else given.get(queue.topic, {}).get(queue.queue_id, default)
+    if stated == EARLIEST:
+        return queue.low
+    if stated == LATEST:
+        return queue.high
+    return stated
+
+
+def _queue_ranges(
+    backend: FileBackend,
+    options: ReadOptions,
+    topics: Topics,
+    wanted: dict[tuple[str, int], Bounds],
+    limits: dict[tuple[str, int], tuple[int, int]],
+) -> list[QueueRange] | None:
+    """Return what to read by queue entries; None when walking the log is the way."""
+    if not backend.trusted or not options.is_committed_only or topics.is_everything:
+        return None
+    if any(topic in topics.named or (not topics.named and topics.wants(topic, 0)) for topic in backend.batch_topics()):
+        return None
+    found = []
+    total = 0
+    for (topic, queue_id), queue in wanted.items():
+        low, high = limits[topic, queue_id]
+        part = QueueRange(topic, "", queue_id, max(low, queue.low), min(high, queue.high))
+        if part.start < part.end:
+            part = part._replace(size=backend.bytes_of(part))
+            total += part.size
+            found.append(part)
+    return found if total <= _SCAN_SHARE * backend.known_bytes() else None
+
+
+def _check_named(backend: FileBackend, topics: Topics, bounds: list[Bounds]) -> None:
+    if backend.trusted < NO_END or not topics.named:
+        return
+    known = {queue.topic for queue in bounds}
+    for topic in topics.named:
+        if topic not in known and topic not in backend.batch_topics():
+            shown = ", ".join(sorted(name for name in known if not is_reserved(name))[:20]) or "none"
+            raise BadOption(f"there is no topic {topic!r} in {backend.path}; topics are: {shown}")
