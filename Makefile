@@ -9,7 +9,7 @@ NEED_PYTHON = $(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit(
 NEED_CLIENTS = for tool in java javac mvn go; do command -v $$tool >/dev/null || { echo "make clients: needs Java (a JDK), Maven and Go; the command $$tool is not here" >&2; exit 2; }; done
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up test check fmt ext lock crash fuzz soak chaos bench bench-rocketmq bench-latency bench-backlog bench-memory bench-pauses bench-transactions bench-python clients databases spark docs clean
+.PHONY: help setup demo up test check fmt ext lock crash fuzz soak chaos bench bench-rocketmq bench-latency bench-backlog bench-memory bench-pauses bench-transactions bench-python clients databases spark spark-chaos bench-spark docs clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-14s %s\n", $$1, $$2}' Makefile
@@ -94,6 +94,14 @@ databases: setup ## the outbox on a real PostgreSQL; needs its programs
 spark: setup ## read stores with a real Spark; needs Java 17
 	@$(BIN)/python scripts/spark.py
 	@$(BIN)/python -m pytest -m spark --timeout=300 tests/spark
+
+spark-chaos: setup ## 50 kills of Spark drivers, workers and brokers; needs Java 17
+	@$(BIN)/python scripts/spark.py
+	@LITEMQ_CHAOS_ROUNDS=$${LITEMQ_CHAOS_ROUNDS:-50} $(BIN)/python -m pytest -m spark --timeout=0 tests/spark/test_chaos.py
+
+bench-spark: setup ## running brokers beside their files in Spark; needs Java 17
+	@$(BIN)/python scripts/spark.py
+	@$(BIN)/python -m benchmarks.spark_live $(ARGS)
 
 docs: setup ## check the links of the documentation
 	@$(BIN)/python scripts/check.py docs

@@ -238,6 +238,11 @@ class LiveReader:
         told = json_object(self._ask(broker, Ask.LITEMQ_HOLD, {"name": name, "release": "true"}))
         return bool(told["released"])
 
+    def commit(self, broker: str, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Note how far a consumer group has read."""
+        ext = {"consumerGroup": group, "topic": topic, "queueId": str(queue_id), "commitOffset": str(offset)}
+        self._ask(broker, Ask.UPDATE_CONSUMER_OFFSET, ext)
+
     # -- asking ----------------------------------------------------------------------------------
 
     def _ask(self, broker: str, code: Ask, ext: dict[str, str], body: bytes = b"", *, timeout: float = 0.0) -> Response:

@@ -735,3 +735,67 @@ def scan(
             status = _COMPRESSED
             break
     return o // _WIDTH, at, status
+
+
+def scan_apart(
+    code: cython.int,
+    view: cython.const[cython.uchar][::1],
+    start: cython.Py_ssize_t,
+    end: cython.Py_ssize_t,
+    table: cython.longlong[::1],
+) -> tuple[int, int, int]:
+    """Do as ``scan`` for records that were picked out of a log: each stands where it says itself.
+
+    Places in the table are those in ``view``, positions those in the log.
+    """
+    p: cython.pointer(cython.const[cython.uchar])
+    rows: cython.p_longlong
+    at: cython.Py_ssize_t = start
+    o: cython.Py_ssize_t = 0
+    last: cython.Py_ssize_t = len(table) - _WIDTH
+    i: cython.Py_ssize_t
+    size: cython.longlong
+    position: cython.longlong
+    status: cython.int = _ROOM
+    if end - start <= 0:
+        return 0, start, layout.END
+    raw: memoryview | None = memoryview(view) if code == 1 or code == 2 else None
+    if cython.compiled:
+        p = cython.address(view[0])
+        rows = cython.address(table[0])
+    else:
+        p = view
+        rows = table
+    while o <= last:
+        if at == end:
+            status = _END
+            break
+        if end - at < 4:
+            status = _CUT
+            break
+        size = u32(p, at)
+        if code == 0:
+            size += 4
+        if size < 64:
+            status = _TOO_SMALL
+            break
+        if size > end - at:
+            status = _CUT
+            break
+        position = i64(p, at + size - 40) if code == 0 else i64(p, at + 28)
+        for i in range(o, o + _WIDTH):
+            rows[i] = 0
+        rows[o + _ORIGIN] = -1
+        rows[o + _POSITION] = position
+        rows[o + _SIZE] = size
+        if code == 0:
+            status = parse_litemq(p, at, at + size, position, rows, o, layout.NEVER)
+        elif code == 1:
+            status = parse_rocketmq(p, at, at + size, position, rows, o, raw, layout.NEVER)
+        else:
+            status = parse_blueprint(p, at, at + size, position, rows, o, raw)
+        if status != 0:
+            break
+        o += _WIDTH
+        at += size
+    return o // _WIDTH, at, status

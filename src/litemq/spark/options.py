@@ -94,6 +94,8 @@ class ReadOptions:
     """What a read or a stream was asked for; picklable, and safe to hand to executors."""
 
     path: str
+    brokers: str
+    """Name servers; empty when a path is read."""
     format: str
     selection: Selection
     starting: int | Offsets
@@ -123,10 +125,12 @@ class ReadOptions:
     max_bytes: int
     min_offsets: int
     max_delay_ms: int
+    hold_ms: int
+    """How long brokers keep what is not read yet after a stream's last sign of life; 0: they do not."""
     counters_path: str
 
 
-def read_options(given: Mapping[str, str], *, now_ms: int | None = None) -> ReadOptions:
+def read_options(given: Mapping[str, str], *, now_ms: int | None = None, is_stream: bool = False) -> ReadOptions:
     """Check and read the options of a read or a stream.
 
     Raises:
@@ -151,9 +155,10 @@ def read_options(given: Mapping[str, str], *, now_ms: int | None = None) -> Read
         raise BadOption('valueFormat=json and valueSchema go together: valueSchema = "id BIGINT, name STRING"')
     return ReadOptions(
         path=_path(found),
+        brokers=_brokers(found),
         format=found.choice("format", ("auto", "litemq", "rocketmq", "blueprint", "tmq")),
         selection=_selection(found),
-        starting=_offsets(found, "startingOffsets", EARLIEST),
+        starting=_offsets(found, "startingOffsets", LATEST if is_stream else EARLIEST),
         ending=_offsets(found, "endingOffsets", LATEST),
         from_ms=_time(found, "startingTimestamp", now),
         to_ms=_time(found, "endingTimestamp", now),
@@ -180,6 +185,7 @@ def read_options(given: Mapping[str, str], *, now_ms: int | None = None) -> Read
         max_bytes=found.size("maxBytesPerTrigger", 0, 0),
         min_offsets=found.number("minOffsetsPerTrigger", 0, 0),
         max_delay_ms=_duration(found, "maxTriggerDelay", 15 * 60_000),
+        hold_ms=_duration(found, "retentionHold", 0),
         counters_path=found.text("countersPath"),
     )
 
@@ -237,16 +243,32 @@ def _unknown(name: str, known: Mapping[str, str]) -> str:
     return f"unknown option {name!r}; {advice}"
 
 
+def _brokers(found: _Given) -> str:
+    return (found.text("brokers") or found.text("litemq.bootstrap.servers")).replace(",", ";")
+
+
 def _path(found: _Given) -> str:
-    if found.is_given("brokers") or found.is_given("litemq.bootstrap.servers"):
-        if found.is_given("path"):
-            raise BadOption("path and brokers exclude each other; give one of them")
-        raise BadOption("reading from brokers is not there yet; give path, the broker's store directory")
+    """Return the store's directory; empty when brokers are read."""
     if found.is_given("paths"):
         raise BadOption("one path can be read at a time; union the DataFrames of several loads")
     path = found.text("path")
-    if not path:
-        raise BadOption("path is missing: give the store directory, .option('path', 'litemq-store')")
+    if _brokers(found):
+        if path:
+            raise BadOption("path and brokers exclude each other; give one of them")
+        for name in ("format", "countersPath"):
+            if found.is_given(name):
+                raise BadOption(f"{name} goes with path, not with brokers; leave it out")
+        if found.text("view").lower() not in ("", "messages", "dlq"):
+            raise BadOption(f"view={found.text('view')} needs path; brokers show messages and dlq")
+        if found.text("onCorrupt").lower() == "quarantine":
+            raise BadOption("onCorrupt=quarantine needs path: brokers hand out no damaged bytes; use skip or keep")
+        if found.text("isolation").lower() == "uncommitted":
+            raise BadOption("isolation=uncommitted needs path: brokers hand out committed messages only")
+    elif not path:
+        raise BadOption(
+            "path is missing: give the store directory, .option('path', 'litemq-store'), or read from running brokers: "
+            ".option('brokers', '127.0.0.1:9876')"
+        )
     return path.removeprefix("file://")
 
 
