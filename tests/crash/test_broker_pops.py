@@ -68,8 +68,8 @@ class Known:
     """Message → generation of the receipt that acknowledged it."""
     delivered: Counter[tuple[bytes, int]] = field(default_factory=Counter)
     """(message, generation) → how often it came."""
-    asked: set[bytes] = field(default_factory=set)
-    """Messages whose acknowledgement was not answered: they may come again, or not."""
+    asked: Counter[bytes] = field(default_factory=Counter)
+    """Message → acknowledgements that were not answered, of any of its receipts: it may come again, or not."""
     refused: int = 0
     serial: int = 0
 
@@ -84,7 +84,7 @@ class Known:
 
     def note_ack(self, message: Got, code: int) -> None:
         """Note what an acknowledgement was answered."""
-        self.asked.discard(message.body)
+        self.asked[message.body] -= 1
         if code:
             self.refused += 1
             return
@@ -101,15 +101,28 @@ def generation(message: Got) -> int:
     return int(message.receipt.split(" ")[1])
 
 
+async def done_with(talk: Talk, message: Got, known: Known) -> int:
+    """Acknowledge a message; return the code that was answered."""
+    known.asked[message.body] += 1
+    code = (await ack(talk, message)).code
+    known.note_ack(message, code)
+    return code
+
+
+async def send(talk: Talk, known: Known) -> None:
+    """Send a message."""
+    known.serial += 1
+    body = b"%d|%b" % (known.serial, b"x" * known.rng.randrange(1000))
+    if (await talk.send(TOPIC, body, queue=known.rng.randrange(QUEUES), timeout_s=30)).code == 0:
+        known.sent.add(body)
+
+
 async def work(talk: Talk, known: Known) -> None:
     """Send, take, acknowledge, prolong, and try receipts that are worth nothing any more."""
     rng = known.rng
     while True:
         for _ in range(rng.choice((0, 1, 8))):
-            known.serial += 1
-            body = b"%d|%b" % (known.serial, b"x" * rng.randrange(1000))
-            if (await talk.send(TOPIC, body, queue=rng.randrange(QUEUES), timeout_s=30)).code == 0:
-                known.sent.add(body)
+            await send(talk, known)
         invisible = rng.choice(INVISIBLE_MS)
         known.take(await pop(talk, maxMsgNums=rng.choice((1, 8, 32)), invisibleTime=invisible))
         rng.shuffle(known.held)
@@ -124,24 +137,22 @@ async def work(talk: Talk, known: Known) -> None:
                     known.held.append(message)  # the old receipt, which must be worth nothing
                     known.delivered[message.body, generation(known.held[-2])] += 1
             else:
-                known.asked.add(message.body)
-                known.note_ack(message, (await ack(talk, message)).code)
+                await done_with(talk, message, known)
                 if rng.random() < 0.1:
                     known.held.append(message)  # once more
 
 
 async def rest(talk: Talk, known: Known) -> None:
     """Acknowledge everything that is left."""
+    await send(talk, known)  # a power cut may have taken the topic
     known.held.clear()
     while found := await pop(talk, pollTime=_LAST_POLL_MS, invisibleTime=60_000):
         known.take(found)
         for message in found:
-            answer = await ack(talk, message)
-            assert answer.code == 0, answer
-            known.note_ack(message, answer.code)
+            assert await done_with(talk, message, known) == 0
     there = await stored(talk)
     assert all(count == 1 for count in there.values())
-    lost = there.keys() - known.done.keys() - known.asked
+    lost = there.keys() - known.done.keys() - set(+known.asked)
     assert not lost, f"never delivered, or never again: {len(lost)} of {len(there)}"
     assert known.undone or not known.sent - there.keys()
     known.check()
@@ -162,6 +173,7 @@ async def stored(talk: Talk) -> Counter[bytes]:
 async def load(talks: list[Talk], known: Known, more: int) -> list[asyncio.Task[None]]:
     """Have workers at it until so many more messages are acknowledged; they go on."""
     goal = len(known.done) + more
+    await send(talks[0], known)  # makes the topic
     workers = [asyncio.create_task(work(talk, known)) for talk in talks]
     await until(lambda: len(known.done) >= goal or any(worker.done() for worker in workers), within_s=60)
     return workers
