@@ -196,6 +196,7 @@ class BatchTransactions:
             RowsMissing: they are not staged as the winners say.
             StaleEpoch, TransactionOver: it ended.
         """
+        self._check_key(key)
         known = self.core.commit(key, winners, "", self._now_ms())
         if not isinstance(known, Memory):
             self.core.count(key, winners, seal=True)

@@ -190,9 +190,9 @@ def read_winners(found: object) -> tuple[Winner, ...]:
     answer = []
     for number, item in enumerate(found):
         match item:
-            case [int() as partition, int() as attempt, dict() as rows] if all(
-                broker.isprintable() and type(count) is int and count >= 0 for broker, count in rows.items()
-            ):
+            case [int() as partition, int() as attempt, dict() as rows] if (
+                type(partition) is type(attempt) is int  # true is none
+            ) and all(broker.isprintable() and type(count) is int and count >= 0 for broker, count in rows.items()):
                 answer.append(Winner(partition, attempt, rows))
             case _:
                 raise ValueError(
