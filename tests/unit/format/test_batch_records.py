@@ -11,7 +11,9 @@ from litemq.format.batch_records import Confirmed, Dropped, Ended, Fact, Publish
 
 names = st.text(max_size=20)
 numbers = st.integers(0, (1 << 63) - 1)
-winners = st.lists(st.builds(Winner, numbers, numbers, st.dictionaries(names, numbers)), max_size=3).map(tuple)
+winners = st.lists(
+    st.builds(Winner, numbers, numbers, st.dictionaries(names.filter(str.isprintable), numbers)), max_size=3
+).map(tuple)
 facts = st.one_of(
     st.builds(
         Staged,
