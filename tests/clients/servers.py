@@ -37,6 +37,10 @@ def start(name: str, tools: Toolbox, work: Path) -> Server:
             return LiteMQServer(name, work)
 
 
+_BETWEEN_CHECKS_MS = 3000
+"""Of a transaction; scenarios count on it."""
+
+
 class Server(ABC):
     """A name server and a broker on loopback."""
 
@@ -149,6 +153,7 @@ class RealServer(_Processes):
             "autoCreateTopicEnable": "true",
             "enablePropertyFilter": "true",
             "recallMessageEnable": "true",
+            "transactionCheckInterval": _BETWEEN_CHECKS_MS,
             "registerNameServerPeriod": 10000,
             "diskMaxUsedSpaceRatio": 95,
         }
@@ -181,6 +186,7 @@ class LiteMQServer(_Processes):
             f'[store]\nformat = "{store_format}"\ndisk_free_floor = {64 << 20}\n'
             f"[nameserver]\nport = {self._ports['nameserver']}\n"
             f'[broker]\nport = {self._ports["broker"]}\nname_servers = ["{self.name_server}"]\n'
+            f"[transaction]\ncheck_interval_ms = {_BETWEEN_CHECKS_MS}\n"
         )
         for part in ("broker",) if self._is_one else self._ports:
             self._start(part)

@@ -121,6 +121,7 @@ public class Suite {
         System.setOut(System.err);  // the library prints; verdicts go to the real one
         Retrying.register();  // the slow ones first
         Joining.register();
+        Popping.register();
         Transacting.register();
         Replying.register();
         Ordering.register();
