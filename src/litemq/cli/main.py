@@ -52,6 +52,8 @@ _COMMANDS: Final = {
     "bench": ("litemq.cli.bench:bench", "Put load on a cluster and measure it."),
     "config": ("litemq.cli.config:config", "Show and check the settings of file and environment."),
     "store": ("litemq.cli.store:store", "Tools over store files; no broker is needed."),
+    "pipeline": ("litemq.cli.pipeline:pipeline", "Jobs over the history of topics, done by Spark."),
+    "sql": ("litemq.cli.sql:sql", "Ask a store or a cluster in SQL, by Spark."),
     "completion": ("litemq.cli.completion:completion", "Print what a shell needs to complete these commands."),
     "version": ("litemq.cli.version:version", "Show version, kind of build, Python and record formats."),
 }

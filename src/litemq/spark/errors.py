@@ -25,6 +25,10 @@ class SparkMissing(Unavailable):
     """Java, PySpark or Arrow is missing or of a version that does not fit."""
 
 
+class JobFailed(StorageError):
+    """Spark gave up; the text says why, without Spark's stacks."""
+
+
 def message_of(error: BaseException) -> str:
     """Return what a LiteMQ error said, out of the stack traces that Spark wraps around it."""
     text = str(error)

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -23,6 +24,9 @@ _INSTALL_JAVA: Final = (
     "install it (Debian, Ubuntu: apt-get install openjdk-17-jre-headless; macOS: brew install openjdk@17) "
     "or set JAVA_HOME to where it is"
 )
+_STATED_ELSEWHERE: Final = frozenset({"MASTER", "SPARK_REMOTE", "PYSPARK_GATEWAY_PORT"})
+"""Variables with which somebody else says where Spark runs; the last is spark-submit's."""
+
 _SETTINGS: Final = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
@@ -48,9 +52,25 @@ def session(app_name: str = "litemq", **settings: str) -> SparkSession:
     given = {name.replace("__", "."): value for name, value in settings.items()}
     for name, value in {**_SETTINGS, **given}.items():
         builder = builder.config(name, value)
-    if "spark.master" not in given and "MASTER" not in os.environ and "SPARK_REMOTE" not in os.environ:
+    if "spark.master" not in given and _STATED_ELSEWHERE.isdisjoint(os.environ):
         builder = builder.master("local[*]")
     return enable(builder.getOrCreate())
+
+
+def job_session(app_name: str, master: str, conf: Mapping[str, str]) -> SparkSession:
+    """Return the quiet session of a command: on ``master``, or where spark-submit says, or here.
+
+    Raises:
+        SparkMissing: as for ``session``.
+    """
+    given = {"spark.ui.enabled": "false", "spark.log.level": "ERROR", **conf}
+    if master:
+        given["spark.master"] = master
+    if (master or "local").startswith("local") and _STATED_ELSEWHERE.isdisjoint(os.environ):
+        given = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", **given}
+    spark = session(app_name, **given)
+    spark.sparkContext.setLogLevel(given["spark.log.level"])
+    return spark
 
 
 def enable(spark: SparkSession) -> SparkSession:

@@ -1,0 +1,1 @@
+"""What ``litemq pipeline NAME`` does: one module per job, each plain values in and a report out."""
