@@ -47,9 +47,17 @@ PULL = {
 PROPERTIES = "UNIQ_KEY\x01id\x02TAGS\x01a\x02KEYS\x01k1 k2\x02color\x01blau 蓝 😀\x02"
 BODY = b"".join(frames.entry(b"x" * n, PROPERTIES, n) for n in range(3))
 SENDS = (Send(properties=PROPERTIES), Send(batch=True, body=BODY), Send(topic='中 " \\ \n', properties=PROPERTIES))
+END = {
+    "producerGroup": "pg",
+    "tranStateTableOffset": "7",
+    "commitLogOffset": "90",
+    "commitOrRollback": "8",
+    "msgId": "K",
+}
 SEEDS = [
     *(frames.send(codec, code, sent) for codec in (JSON, BINARY) for code in (10, 310, 320) for sent in SENDS),
     *(frames.request(codec, code, PULL) for codec in (JSON, BINARY) for code in (11, 361)),
+    *(frames.request(codec, 37, END, flag=2) for codec in (JSON, BINARY)),
     *(frames.request(codec, 34, {}, b"{}", flag=flag) for codec in (JSON, BINARY) for flag in (0, 1)),
     frames.frame(frames.json_header(310, SENDS[2].ext(310), ascii_only=False), b"body", JSON),
 ]
@@ -105,7 +113,7 @@ def table(spans: Spans, data: bytes, behind: bytes) -> tuple[object, ...]:
 def check(spans: Spans, data: bytes, start: int, used: int, number: int) -> None:
     """Every place lies within what arrived, the frames lie one behind the other, and what is left is less than one."""
     at = start
-    texts = ("TOPIC", "GROUP", "PROPERTIES", "SUBSCRIPTION", "EXPRESSION")
+    texts = ("TOPIC", "GROUP", "PROPERTIES", "SUBSCRIPTION", "EXPRESSION", "ID")
     for row in range(spans.count):
         cells = spans.row(row)
         if cells["KIND"] != columns.MORE:

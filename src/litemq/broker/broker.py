@@ -22,9 +22,9 @@ from litemq.broker.batch_transactions import BatchTransactions
 from litemq.broker.consumption import Consumption
 from litemq.broker.durability import Durability
 from litemq.broker.faces.remoting._rows_cy import Bench
+from litemq.broker.faces.remoting._transaction_rows_cy import TransactionRows
 from litemq.broker.faces.remoting.handlers import all_handlers
 from litemq.broker.faces.remoting.protocol import BrokerConnection
-from litemq.broker.faces.remoting.transaction_rows import TransactionRows
 from litemq.broker.groups import Groups
 from litemq.broker.limits import SendLimits, connection_limits
 from litemq.broker.limits import report as limits_report

@@ -103,6 +103,7 @@ BATCH = 2  # the first entry of a batch
 MORE = 3  # a following entry of the same batch
 PULL = 4
 ANSWER = 5  # to a call that we made
+END = 6  # of a transaction: GROUP, ID, decision in SYS_FLAG, its half message by OFFSET and COMMIT_OFFSET (position)
 
 # -- why a split ended --------------------------------------------------------------------------
 

@@ -25,6 +25,7 @@ NOT_HOT = 0
 LETTERS = 1
 LONG_NAMES = 2
 PULL_NAMES = 3
+END_NAMES = 4
 """Which fields a request may have."""
 
 IN_HEADER = 0
@@ -53,9 +54,12 @@ _SUB_VERSION = cython.declare(cython.Py_ssize_t, columns.SUB_VERSION)
 _SUBSCRIPTION_AT = cython.declare(cython.Py_ssize_t, columns.SUBSCRIPTION_AT)
 _EXPRESSION_AT = cython.declare(cython.Py_ssize_t, columns.EXPRESSION_AT)
 _RECORD_FORMAT = cython.declare(cython.Py_ssize_t, columns.RECORD_FORMAT)
+_ID_AT = cython.declare(cython.Py_ssize_t, columns.ID_AT)
+_ID_SIZE = cython.declare(cython.Py_ssize_t, columns.ID_SIZE)
 _OTHER = cython.declare(cython.int, columns.OTHER)
 _SEND = cython.declare(cython.int, columns.SEND)
 _PULL = cython.declare(cython.int, columns.PULL)
+_END = cython.declare(cython.int, columns.END)
 
 _LEAST_32 = cython.declare(cython.longlong, -(1 << 31))
 _MOST_32 = cython.declare(cython.longlong, (1 << 31) - 1)
@@ -67,6 +71,7 @@ _NOT_HOT = cython.declare(cython.int, NOT_HOT)
 _LETTERS = cython.declare(cython.int, LETTERS)
 _LONG_NAMES = cython.declare(cython.int, LONG_NAMES)
 _PULL_NAMES = cython.declare(cython.int, PULL_NAMES)
+_END_NAMES = cython.declare(cython.int, END_NAMES)
 _BARE = cython.declare(cython.int, BARE)
 _UNESCAPED = cython.declare(cython.int, UNESCAPED)
 
@@ -85,6 +90,12 @@ _PULL_FIELDS = (
     *("proxyFrowardClientId", "lmqFormat"),
 )
 _PULL_NEEDS = cython.declare(cython.longlong, 0x2FF)
+_END_FIELDS = (
+    *("producerGroup", "tranStateTableOffset", "commitLogOffset", "commitOrRollback", "msgId"),
+    *("fromTransactionCheck", "transactionId", "topic"),
+)
+"""The last three say nothing that has to be known."""
+_END_NEEDS = cython.declare(cython.longlong, 0x1F)
 _HARMLESS = ("bname", "lo", "n", "nsd", "oway", "ReqT")
 """What clients add to any request, and nobody has to look at."""
 
@@ -98,6 +109,7 @@ def _by_size(names: tuple[str, ...]) -> list[list[tuple[bytes, int]]]:
 _LETTER_TABLE = cython.declare(list, _by_size(()))
 _SEND_TABLE = cython.declare(list, _by_size(_SEND_NAMES))
 _PULL_TABLE = cython.declare(list, _by_size(_PULL_FIELDS))
+_END_TABLE = cython.declare(list, _by_size(_END_FIELDS))
 
 
 def is_compiled() -> bool:
@@ -115,7 +127,7 @@ def family_of(code: cython.longlong) -> cython.int:
         return _PULL_NAMES
     if code == 10:
         return _LONG_NAMES
-    return _NOT_HOT
+    return _END_NAMES if code == 37 else _NOT_HOT
 
 
 @cython.cfunc
@@ -130,6 +142,8 @@ def field_of(p: cython.p_uchar, at: cython.Py_ssize_t, size: cython.Py_ssize_t, 
                 return p[at] - 97
             return _IGNORED if p[at] == 110 else _NO_FIELD
         table = _LETTER_TABLE
+    elif family == _END_NAMES:
+        table = _END_TABLE
     else:
         table = _PULL_TABLE if family == _PULL_NAMES else _SEND_TABLE
     if size >= 32:
@@ -329,6 +343,32 @@ def take_pull_field(
 
 @cython.cfunc
 @cython.exceptval(-1)
+def take_end_field(
+    spans: Spans,
+    q: cython.p_uchar,
+    at: cython.Py_ssize_t,
+    size: cython.Py_ssize_t,
+    form: cython.int,
+    field: cython.int,
+    rows: cython.p_longlong,
+    o: cython.Py_ssize_t,
+) -> cython.bint:
+    """Note a field of a transaction's end; False when there is something odd about it."""
+    if field == 0:
+        return take_text(spans, q, at, size, form, field, rows, o + _GROUP_AT)
+    if field == 1:
+        return is_new_number(spans, q, at, size, field, _LEAST_64, _MOST_64, rows, o + _OFFSET)
+    if field == 2:
+        return is_new_number(spans, q, at, size, field, _LEAST_64, _MOST_64, rows, o + _COMMIT_OFFSET)
+    if field == 3:
+        return is_new_number(spans, q, at, size, field, _LEAST_32, _MOST_32, rows, o + _SYS_FLAG)
+    if field == 4:
+        return take_text(spans, q, at, size, form, field, rows, o + _ID_AT)
+    return True
+
+
+@cython.cfunc
+@cython.exceptval(-1)
 def take_field(
     spans: Spans,
     field: cython.int,
@@ -348,6 +388,9 @@ def take_field(
     if family == _PULL_NAMES:
         if not take_pull_field(spans, q, at, size, form, field, rows, o):
             return False
+    elif family == _END_NAMES:
+        if not take_end_field(spans, q, at, size, form, field, rows, o):
+            return False
     elif not take_send_field(spans, q, at, size, form, field, rows, o):
         return False
     if cython.compiled:
@@ -361,6 +404,10 @@ def take_field(
 @cython.exceptval(check=False)
 def kind_of(spans: Spans, family: cython.int, rows: cython.p_longlong, o: cython.Py_ssize_t) -> cython.int:
     """Return what a request is of which every field was taken."""
+    if family == _END_NAMES:
+        if rows[o + _GROUP_SIZE] == 0 or rows[o + _ID_SIZE] == 0:
+            return _OTHER
+        return _END if (spans.seen & _END_NEEDS) == _END_NEEDS else _OTHER
     if rows[o + _TOPIC_SIZE] == 0 or rows[o + _GROUP_SIZE] == 0:
         return _OTHER
     if family == _PULL_NAMES:

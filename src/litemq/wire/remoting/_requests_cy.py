@@ -1,6 +1,7 @@
 """Kernel: split what was read into frames, and decode the headers of hot requests into the table of spans.
 
-Hot are sends (10, 310, 320, each single or a batch) and pulls (11, 361), in both header codecs.  A row is one of them
+Hot are sends (10, 310, 320, each single or a batch), pulls (11, 361) and ends of transactions (37), in both header
+codecs.  A row is one of them
 only when its header has the known fields with sound values; anything odd makes it OTHER, and ``command`` decodes the
 frame.  So nothing here has to answer for a header: it takes what it fully understands, exactly as ``command`` would.
 """

@@ -295,6 +295,59 @@ def test_odd_pulls(codec: int, more: dict[str, str]) -> None:
     assert kinds(frames.request(codec, 361, PULL | more)) == [columns.OTHER]
 
 
+END = {
+    "producerGroup": "pg",
+    "tranStateTableOffset": "7",
+    "commitLogOffset": str((1 << 63) - 1),
+    "commitOrRollback": "8",
+    "msgId": "AC1100010B7018B4AAC2ABCDEF010000",
+    "fromTransactionCheck": "false",
+    "transactionId": "whatever",
+    "topic": "T1",
+    "bname": "broker-a",
+}
+"""What the official clients send with request 37."""
+
+
+@CODECS
+def test_the_end_of_a_transaction(codec: int) -> None:
+    spans = table(frames.request(codec, 37, END, opaque=3, flag=2))
+    row = spans.row(0)
+    assert (row["KIND"], row["CODE"], row["OPAQUE"], row["COMMAND_FLAG"]) == (columns.END, 37, 3, 2)
+    assert (row["OFFSET"], row["COMMIT_OFFSET"], row["SYS_FLAG"]) == (7, (1 << 63) - 1, 8)
+    assert spans.words(0, columns.GROUP_AT) == b"pg"
+    assert spans.words(0, columns.ID_AT) == END["msgId"].encode()
+
+
+@CODECS
+@pytest.mark.parametrize("missing", END)
+def test_an_end_needs_what_names_its_transaction(codec: int, missing: str) -> None:
+    ext = {name: value for name, value in END.items() if name != missing}
+    needed = missing in ("producerGroup", "tranStateTableOffset", "commitLogOffset", "commitOrRollback", "msgId")
+    assert kinds(frames.request(codec, 37, ext)) == [columns.OTHER if needed else columns.END]
+
+
+@CODECS
+@pytest.mark.parametrize(
+    "more",
+    [
+        *({"tranStateTableOffset": "x"}, {"commitLogOffset": str(1 << 63)}, {"commitOrRollback": "8.0"}),
+        *({"commitOrRollback": str(1 << 31)}, {"producerGroup": ""}, {"msgId": ""}, {"unheard": "1"}),
+    ],
+)
+def test_an_odd_end_is_left_to_python(codec: int, more: dict[str, str]) -> None:
+    good = frames.request(codec, 37, END)
+    odd = frames.request(codec, 37, END | more)
+    assert kinds(good + odd + good) == [columns.END, columns.OTHER, columns.END]
+
+
+def test_an_end_that_contradicts_itself() -> None:
+    for name in ("producerGroup", "tranStateTableOffset", "commitLogOffset", "commitOrRollback", "msgId"):
+        for value, kind in ((END[name], columns.END), ("5", columns.OTHER)):
+            header = frames.binary_header(37, [*END.items(), (name, value)])
+            assert kinds(frames.frame(header, b"", BINARY)) == [kind]
+
+
 @CODECS
 def test_long_names_only_with_their_code(codec: int) -> None:
     assert kinds(frames.request(codec, 310, Send().ext(10))) == [columns.OTHER]

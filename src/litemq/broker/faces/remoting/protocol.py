@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from litemq.broker.faces.remoting import pulls
 from litemq.broker.faces.remoting._rows_cy import RowReceiver
-from litemq.broker.faces.remoting.transaction_rows import is_transactional
+from litemq.broker.faces.remoting._transaction_rows_cy import is_transactional
 from litemq.errors import LiteMQError
 from litemq.format import spans as columns
 from litemq.format._spans_cy import Spans

@@ -15,13 +15,14 @@ from litemq.wire.remoting.connection import Connection, Handlers
 if TYPE_CHECKING:
     from litemq.broker.broker import Broker
 
-_DECISIONS = {0: Decision.UNKNOWN, 8: Decision.COMMIT, 12: Decision.ROLLBACK}
+DECISIONS = {0: Decision.UNKNOWN, 8: Decision.COMMIT, 12: Decision.ROLLBACK}
+"""What the field ``commitOrRollback`` says."""
 
 
 def ending_of(ext: dict[str, str]) -> Ending:
     """Return what the fields of a request say."""
     wanted = fields.whole(ext, "commitOrRollback")
-    decision = _DECISIONS.get(wanted)
+    decision = DECISIONS.get(wanted)
     if decision is None:
         raise BadField(f"the field commitOrRollback is {wanted}, it must be 8, 12 or 0")
     return Ending(
