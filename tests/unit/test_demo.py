@@ -15,7 +15,7 @@ import pytest
 
 from litemq.demo import __main__ as demo
 from litemq.demo import orders, steps
-from litemq.demo.processes import Child, Failed
+from litemq.demo.processes import Child, Failed, LeftOut
 from litemq.demo.screen import table_lines
 from litemq.demo.stage import Demo
 
@@ -53,6 +53,20 @@ def test_a_step_that_fails_ends_the_demo_with_status_1(
     assert re.search(r"unlucky +no luck .*FAILED", shown)
     assert re.search(r"later .*not run", shown)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_step_without_what_it_needs_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+    def need(_demo: Demo) -> str:
+        raise LeftOut("Spark needs Java 17 or newer")
+
+    assert demo.run(10, [steps.Step("needy", need), steps.Step("later", lambda _demo: "done")]) == 0
+    shown = capsys.readouterr().out
+    assert re.search(r"needy +Spark needs Java 17 or newer .*left out", shown)
+    assert re.search(r"later +done .*OK", shown)
 
 
 # -- what a consumer notices --------------------------------------------------------------------------------------

@@ -27,6 +27,10 @@ class Failed(Exception):
     """Something did not do what it promised; the text says what."""
 
 
+class LeftOut(Exception):
+    """A step needs what is not installed here, and the demo is well without it; the text says what."""
+
+
 class Child:
     """A process that says on stdout how it is, one JSON object on a line."""
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from litemq.cli import output
 
-_STYLES: Final = {"OK": "bold green", "FAILED": "bold red", "not run": "yellow"}
+_STYLES: Final = {"OK": "bold green", "FAILED": "bold red", "not run": "yellow", "left out": "yellow"}
 _WIDTH: Final = 100
 """Columns of the summary where it is no terminal that says how many there are."""
 

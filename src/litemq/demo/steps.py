@@ -15,6 +15,7 @@ from litemq.client.dead_letters import DeadLetter
 from litemq.demo import orders
 from litemq.demo.engine_steps import end_transactions, share_work
 from litemq.demo.processes import SETTINGS, Child, Failed
+from litemq.demo.spark_step import summarise
 from litemq.demo.stage import LIMIT_S, LOOK_S, Demo, read, wait
 
 _BATCH: Final = 100
@@ -240,6 +241,7 @@ STEPS: Final = (
     Step("stop", stop),
     Step("search the store", search),
     Step("convert to RocketMQ", convert),
+    Step("Spark summary", summarise),
 )
 
 
