@@ -380,6 +380,7 @@ class BatchTransactions:
                     self._replay(record, offset)
             except (CorruptRecord, ValueError) as error:
                 logger.error("a record of batch transactions is damaged: offset=%d reason=%s", offset, error)
+        self.core.doubt()
         self._publisher.resume()
         self._changed = bool(self.core.memories or self.core.open)
         if self.core.open_count or self.core.publications:

@@ -50,6 +50,8 @@ class Part:
     rows: int = 0
     is_sealed: bool = False
     """Whether its rows were counted for a commit: it gets no more."""
+    is_in_doubt: bool = False
+    """Whether they may have been, before the last start: counting is not recorded."""
 
     def put(self, chunk: Chunk) -> int:
         """Add a request's rows, or say where they stand now; return how many bytes are new."""

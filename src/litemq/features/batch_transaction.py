@@ -55,6 +55,14 @@ class Batches:
         """Become what another one is."""
         self.__dict__.update(vars(other))
 
+    def doubt(self) -> None:
+        """Note, behind a start, that rows of other coordinators may have won: they are not dropped by anybody else."""
+        for epochs in self.open.values():
+            for found in epochs.values():
+                if found.coordinator != self.name:
+                    for part in found.parts.values():
+                        part.is_in_doubt = True
+
     # -- questions -------------------------------------------------------------------------------
 
     def stage(self, wanted: Staged, limits: Limits) -> Verdict:
@@ -212,8 +220,11 @@ class Batches:
         found = self.open.get(key.producer_id, {}).get(key.epoch)
         if found is None or (partition >= 0 and (partition, attempt) not in found.parts):
             return None
-        if any(part.is_sealed for place, part in found.parts.items() if partition < 0 or place == (partition, attempt)):
-            raise TransactionOver(f"rows of {key} were counted for a commit: only its coordinator can say that they go")
+        meant = (part for place, part in found.parts.items() if partition < 0 or place == (partition, attempt))
+        if any(part.is_sealed or part.is_in_doubt for part in meant):
+            raise TransactionOver(
+                f"rows of {key} may have been counted for a commit: only its coordinator says that they go"
+            )
         return Dropped(key.producer_id, key.epoch, partition, attempt)
 
     def _known(self, key: Key) -> Memory | None:

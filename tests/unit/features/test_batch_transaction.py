@@ -420,6 +420,22 @@ def test_rows_that_were_counted_are_not_dropped() -> None:
     assert found.drop(KEY, 1, 0) is not None
 
 
+def test_rows_that_may_have_been_counted_before_a_start_are_not_dropped() -> None:
+    """Counting is in no record: behind a start, nobody but the coordinator knows whether they won."""
+    own = Key("own", 1)
+    before = filled(ANYTHING, staged(KEY, 0, 0, 0, 5, THERE), staged(own, 0, 0, 0, 5))
+    before.count(KEY, (Winner(0, 0, {HERE: 5}),), seal=True)
+    found = load(HERE, json.loads(json.dumps(dump(before))))
+    found.doubt()
+    for place in ((0, 0), (-1, -1)):
+        with pytest.raises(TransactionOver, match="may have been counted"):
+            found.drop(KEY, *place)
+    assert found.drop(own, 0, 0) is not None
+    assert found.stage(staged(KEY, 0, 0, 1, 5, THERE), ANYTHING) is Verdict.STORE
+    found.apply(found.abort(KEY, THERE, "", 0), Place(9, 9, 9), 0)  # type: ignore[arg-type]
+    assert KEY.producer_id not in found.open
+
+
 def test_carried_rows_of_an_earlier_epoch_outlive_a_start() -> None:
     later = Ended("p", 2, True, (), THERE, "", 0)
     rows = staged(KEY, 0, 0, 0, 5, THERE)
