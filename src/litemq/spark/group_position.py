@@ -12,6 +12,7 @@ from typing import Final
 from litemq.client.admin import Admin
 from litemq.client.live_reads import LiveReader
 from litemq.errors import LiteMQError
+from litemq.spark.offsets import Place
 
 logger = logging.getLogger(__name__)
 
@@ -31,12 +32,12 @@ class GroupPosition:
 
     def __init__(self, brokers: str, group: str) -> None:
         self._group = group
-        self._told: dict[tuple[str, str, int], int] = {}
+        self._told: dict[Place, int] = {}
         self._reader = LiveReader(brokers.replace(",", ";"), timeout=_TIMEOUT_S)
         with Admin(brokers.replace(",", ";")) as admin:
             admin.create_group(group, exist_ok=True)
 
-    def tell(self, places: Mapping[tuple[str, str, int], int]) -> None:
+    def tell(self, places: Mapping[Place, int]) -> None:
         """Commit the next offsets of queues, by topic, broker and queue id; none of them ever goes back."""
         for place, at in places.items():
             if at <= self._told.get(place, -1):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from litemq.spark.group_position import GroupPosition
-from litemq.spark.live_stream import places_of
+from litemq.spark.offsets import places_of
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.listener import (

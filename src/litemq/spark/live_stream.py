@@ -30,6 +30,7 @@ from litemq.spark.group_position import GroupPosition
 from litemq.spark.live import BrokerBackend, Lost, deal_with_loss
 from litemq.spark.live_planning import look, partitions_of, start_offsets
 from litemq.spark.live_reader import read_parts
+from litemq.spark.offsets import Place, places_of
 from litemq.spark.options import ReadOptions
 from litemq.spark.ranges import QueueRange
 from litemq.spark.schema import Column
@@ -40,9 +41,6 @@ if TYPE_CHECKING:
 _RENEW_S: Final = 20.0
 _ROW_BYTES: Final = 1_024
 """What a message counts for when a range is split: the same whenever it is."""
-
-Place = tuple[str, str, int]
-"""Topic, broker and queue id."""
 
 
 class LiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -234,16 +232,6 @@ def _place(queue: LiveQueue) -> Place:
 
 def _bytes(queue: LiveQueue, begin: int, end: int) -> int:
     return max(1, queue.bytes // max(1, queue.max_offset - queue.min_offset)) * (end - begin)
-
-
-def places_of(offset: Mapping[str, Any]) -> dict[Place, int]:
-    """Return the next offset of each queue that a stream's offset names."""
-    found = {}
-    for topic, told in offset["t"].items():
-        for name, at in told["q"].items():
-            broker, _, queue_id = name.rpartition("/")
-            found[topic, broker, int(queue_id)] = int(at)
-    return found
 
 
 def _offset(

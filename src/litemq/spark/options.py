@@ -356,8 +356,15 @@ def _json(name: str, text: str) -> object:
 
 def _time(found: _Given, name: str, now_ms: int) -> int | None:
     text = found.text(name)
-    if not text:
-        return None
+    return time_ms(name, text, now_ms) if text else None
+
+
+def time_ms(name: str, text: str, now_ms: int) -> int:
+    """Return a point in time in ms.
+
+    Raises:
+        BadOption: the text is none; ``name`` is where it stands.
+    """
     if text.isascii() and text.isdigit():
         return int(text)
     ago = _AGO.fullmatch(text)

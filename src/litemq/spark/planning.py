@@ -50,7 +50,13 @@ class Topics:
     def is_everything(self) -> bool:
         """Whether all messages of all topics are asked for."""
         options = self.options
-        limits = (options.starting != EARLIEST, options.starting_group, options.ending != LATEST, options.from_ms, options.to_ms)
+        limits = (
+            options.starting != EARLIEST,
+            options.starting_group,
+            options.ending != LATEST,
+            options.from_ms,
+            options.to_ms,
+        )
         return options.selection == Selection() and options.view == "messages" and not any(limits)
 
     @property
