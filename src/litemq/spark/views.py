@@ -14,7 +14,7 @@ from litemq.format import rows
 from litemq.spark.errors import SchemaMismatch
 from litemq.spark.files import FileBackend
 from litemq.spark.group_offsets import kept_progress
-from litemq.spark.options import ReadOptions
+from litemq.spark.options import ReadOptions, read_options
 from litemq.spark.planning import Topics
 from litemq.spark.ranges import QueueRange
 
@@ -123,6 +123,11 @@ def _walked_queues(backend: FileBackend, topics: Topics) -> Iterator[Row]:
             one["messages"] = int(str(one["messages"])) + 1
             one["bytes"] = int(str(one["bytes"])) + batch.table[at + rows.SIZE]
     yield from found.values()
+
+
+def walked_topics(backend: FileBackend) -> set[str]:
+    """Return the topics of a log without entries, all but the system's own."""
+    return {str(row["topic"]) for row in _walked_queues(backend, Topics(read_options({"path": backend.path})))}
 
 
 def _segments(backend: FileBackend, options: ReadOptions) -> Iterator[Row]:
