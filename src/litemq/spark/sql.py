@@ -7,10 +7,11 @@ table of its own: ``messages WHERE topic = '…'`` has it.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from litemq.client.live_reads import LiveReader
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from pyspark.errors import PySparkException
     from pyspark.sql import DataFrame, SparkSession
 
+_WHERE: Final = re.compile(r"line ([0-9]+),? pos ([0-9]+)")
 _ASK_S: Final = 5.0
 _SHOWN: Final = 20
 _SMALLEST: Final = "queue_id"
@@ -106,20 +108,31 @@ def answered(spark: SparkSession, tables: Tables, query: Query) -> Iterator[Data
     from pyspark.errors import AnalysisException, ParseException
 
     opened = tables.named_in(query)
-    placeholders = [table for table in tables.known if table not in opened] if "show" in query.names else []
+    others = [table for table in tables.known if table not in opened] if query.names_one("show") else []
     try:
-        for table in opened:
-            _open(spark, tables.source, table, query).createOrReplaceTempView(_quoted(table.name))
-        for table in placeholders:  # SHOW TABLES tells names, and needs no columns
+        for table in others:  # SHOW TABLES tells names, and needs no columns
             spark.range(0).createOrReplaceTempView(_quoted(table.name))
         try:
-            found = spark.sql(query.text)
-        except (ParseException, AnalysisException) as error:
-            raise BadQuery(explained(error, tables)) from error
+            found = _asked(spark, tables, query, opened)
+        except ParseException:
+            raise
+        except AnalysisException:
+            # With all columns: then Spark can tell which one was meant.
+            found = _asked(spark, tables, replace(query, needs_all_columns=True), opened)
         yield found
+    except (ParseException, AnalysisException) as error:
+        raise BadQuery(explained(error, tables)) from error
     finally:
-        for table in (*opened, *placeholders):
-            spark.catalog.dropTempView(_quoted(table.name))
+        for table in (*opened, *others):
+            spark.catalog.dropTempView(table.name)
+
+
+def _asked(spark: SparkSession, tables: Tables, query: Query, opened: Sequence[Table]) -> DataFrame:
+    for table in opened:
+        _open(spark, tables.source, table, query).createOrReplaceTempView(_quoted(table.name))
+    if query.explained:
+        spark.sql(query.explained)  # EXPLAIN itself does not say what is wrong
+    return spark.sql(query.text)
 
 
 def _open(spark: SparkSession, source: Source, table: Table, query: Query) -> DataFrame:
@@ -146,13 +159,13 @@ def explained(error: PySparkException, tables: Tables) -> str:
     if error.getCondition() == "TABLE_OR_VIEW_NOT_FOUND":
         name = (error.getMessageParameters() or {}).get("relationName", "").replace("`", "")
         return f"there is no table {name!r}; {names_text([table.name for table in tables.known])}"
-    text = message_of(error)
-    condition, bracket, rest = text.partition("] ")
-    if bracket and condition.startswith("["):
-        text = rest
-    before, _, state = text.partition(" SQLSTATE: ")
-    where = state[5:].lstrip("; ").strip() if state else ""
-    return f"{before} {where}".strip()
+    said = message_of(error)
+    condition, bracket, rest = said.partition("] ")
+    text = rest if bracket and condition.startswith("[") else said
+    where = _WHERE.search(str(error))
+    return text.partition(" SQLSTATE: ")[0].strip() + (
+        f" (line {where[1]}, column {int(where[2]) + 1})" if where else ""
+    )
 
 
 def names_text(names: Sequence[str]) -> str:

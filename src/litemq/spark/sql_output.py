@@ -199,8 +199,8 @@ def json_line(names: Sequence[str], row: Sequence[object]) -> str:
 def csv_line(_names: Sequence[str], row: Sequence[object]) -> str:
     """Return a row of plain values as a line of CSV, without its end."""
     out = io.StringIO()
-    csv.writer(out, lineterminator="").writerow([cell(value) for value in row])
-    return out.getvalue()
+    csv.writer(out, lineterminator="\n").writerow([cell(value) for value in row])
+    return out.getvalue().removesuffix("\n")
 
 
 def _join_lines(out: BinaryIO, _names: Sequence[str], parts: Iterator[Path]) -> None:

@@ -17,6 +17,9 @@ _MAIN: Final = frozenset({"SELECT", "VALUES", "FROM", "TABLE", *_WRITING})
 _OF_ALL_COLUMNS: Final = frozenset({"NATURAL", "TABLE", "PIVOT", "UNPIVOT", "DESCRIBE", "DESC", "SHOW", "|>"})
 """Words with which columns count that are not named."""
 
+_EXPLAIN: Final = re.compile(
+    r"(?:\s|--[^\n]*\n|/\*.*?\*/)*EXPLAIN\s+(?:(?:EXTENDED|CODEGEN|COST|FORMATTED)\s+)?", re.IGNORECASE | re.DOTALL
+)
 _TOKEN: Final = re.compile(
     r"""(?P<skip>\s+|--[^\n]*|/\*.*?\*/)
       |(?P<text>[rR]?'(?:[^'\\]|\\.|'')*'|[rR]?"(?:[^"\\]|\\.|"")*")
@@ -36,6 +39,8 @@ class Query:
     """All words and quoted names, in lower case; texts and comments are none."""
     needs_all_columns: bool
     """Whether columns may count that are not named."""
+    explained: str
+    """What is behind EXPLAIN; empty for other statements."""
 
     def names_one(self, name: str) -> bool:
         """Return whether a name is in the query, in whatever case."""
@@ -50,7 +55,7 @@ def read_query(text: str) -> Query:
     """
     text = text.strip().rstrip(";").rstrip()
     tokens = _tokens(text)
-    words = [token for token in tokens if token not in "()"]
+    words = [token for token in tokens if token not in "();"]
     if not words:
         raise BadQuery('the query is empty; for example: litemq sql "SELECT topic, messages FROM topics"')
     first = words[0].upper()
@@ -62,8 +67,10 @@ def read_query(text: str) -> Query:
     verb = _main_verb(tokens) if first == "WITH" else first
     if verb in _WRITING:
         raise BadQuery(f"WITH … {verb} is refused: litemq sql only reads; write WITH … SELECT")
-    names = frozenset(token.lower() for token in words)
-    return Query(text, names, _needs_all_columns(tokens))
+    inner = text[match.end() :] if (match := _EXPLAIN.match(text)) else ""
+    if inner:
+        read_query(inner)
+    return Query(text, frozenset(token.lower() for token in words), _needs_all_columns(tokens), inner)
 
 
 def _tokens(text: str) -> list[str]:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+from tests.support.store_files import StoreFiles
 
 from litemq.spark.errors import BadQuery
 from litemq.spark.jobs.job import Source
 from litemq.spark.sql import Table, columns_for, tables_of
 from litemq.spark.sql_text import read_query
+from litemq.types import Message
 
 MESSAGES = Table("messages", {"view": "messages"})
 
@@ -39,6 +43,7 @@ def test_reading_statements_pass(text: str) -> None:
         ("DROP TABLE messages", "DROP is refused"),
         ("insert into x select 1", "INSERT is refused"),
         ("/* SELECT */ CREATE VIEW v AS SELECT 1", "CREATE is refused"),
+        ("EXPLAIN EXTENDED -- why\n INSERT INTO x SELECT 1", "INSERT is refused"),
         ("SET x = 1", "SET is refused"),
         ("WITH a AS (SELECT 1) INSERT INTO t SELECT * FROM a", "WITH … INSERT is refused"),
         ("WITH a AS (SELECT 1)\nmerge INTO t USING a", "WITH … MERGE is refused"),
@@ -89,11 +94,7 @@ def test_small_views_are_read_whole() -> None:
     )
 
 
-def test_topics_are_tables_where_their_names_are_free(tmp_path) -> None:  # type: ignore[no-untyped-def]
-    from tests.support.store_files import StoreFiles
-
-    from litemq.types import Message
-
+def test_topics_are_tables_where_their_names_are_free(tmp_path: Path) -> None:
     store = StoreFiles(tmp_path)
     for topic in ("my-topic", "orders", "Groups", "Bills", "bills", "LITEMQ_SYS_POP", "%DLQ%g"):
         store.add(Message(topic, b"x"))
