@@ -47,7 +47,6 @@ def test_a_stream_over_files(spark: Any, tmp_path: Path) -> None:  # noqa: ANN40
     options = {"path": str(tmp_path / "store"), "startingOffsets": "earliest"}
     every = [(queue, offset) for queue in (0, 1) for offset in range(4)]
     assert new_rows(spark, tmp_path, **options) == every
-    assert new_rows(spark, tmp_path, **options) == []
     moved(tmp_path, "orders/0=1")
     assert new_rows(spark, tmp_path, **options) == [(0, 1), (0, 2), (0, 3)]
     moved(tmp_path, "*=earliest", "orders/0=latest", "--path", str(tmp_path / "store"))
@@ -74,10 +73,8 @@ def test_a_stream_over_brokers(spark: Any, tmp_path: Path) -> None:  # noqa: ANN
                 producer.send("orders", b"%d" % number)
         options = {"brokers": cluster.nameservers, "startingOffsets": "earliest"}
         assert len(new_rows(spark, tmp_path, **options)) == 6
-        moved(tmp_path, "orders/broker-a/0=4")
+        moved(tmp_path, "orders=-1h", "orders/broker-a/0=4", "--nameserver", cluster.nameservers)
         assert new_rows(spark, tmp_path, **options) == [(0, 4), (0, 5)]
-        moved(tmp_path, "orders=-1h", "--nameserver", cluster.nameservers)
-        assert len(new_rows(spark, tmp_path, **options)) == 6
         # A topic that was made anew: the old offsets are of another one, and the move takes over its id.
         admin.delete_topic("orders")
         admin.create_topic("orders", queues=1)

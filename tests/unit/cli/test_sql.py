@@ -1,4 +1,4 @@
-"""The page of ``litemq sql`` and ``litemq pipeline offsets`` has their flags, and help is there without Spark."""
+"""What ``litemq sql`` says before Spark starts; its page and that of ``litemq pipeline offsets`` have their flags."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import click
 import pytest
 from tests.support.cli_page import CliPage
 
+from litemq.cli.main import run
 from litemq.cli.pipeline_offsets import offsets
 from litemq.cli.sql import sql
 
@@ -42,3 +43,28 @@ def test_help_imports_nothing_heavy(words: list[str]) -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     found = set(done.stderr.split())
     assert not found & {"pyspark", "pyarrow", "rich", "asyncio", "litemq.client", "litemq.store"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["DROP TABLE orders"], "DROP is refused"),
+        ([], '"SELECT …", or --file FILE'),
+        (["SELECT 1", "--file", "-"], '"SELECT …", or --file FILE'),
+        (["--file", "nowhere.sql"], "nowhere.sql: No such file"),
+        (["SELECT 1", "--output", "x.txt"], "says no format"),
+        (["SELECT 1", "--path", "nowhere"], "nowhere"),
+        (["SELECT 1", "--path", ".", "--since", "soon"], "startingTimestamp is 'soon'"),
+        (["SELECT 1", "--limit", "0"], "--limit"),
+        (["SELECT 1", "--nameserver", "127.0.0.1:1"], "127.0.0.1:1"),
+    ],
+)
+def test_what_fails_before_spark_starts(
+    arguments: list[str], said: str, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    assert run(["sql", *arguments]) == 2
+    out, err = (text.decode() for text in capfdbinary.readouterr())
+    assert out == ""
+    assert err.startswith("litemq: error: ")
+    assert err.count("\n") == 1
+    assert said in err
