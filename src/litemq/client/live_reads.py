@@ -20,7 +20,7 @@ from litemq.client.values import seconds
 from litemq.errors import InvalidRequest, NoAnswer, OutcomeUnknown, Unavailable
 from litemq.wire.remoting import fields
 from litemq.wire.remoting.bodies import dump
-from litemq.wire.remoting.codes import BINARY, Ask
+from litemq.wire.remoting.codes import BINARY, Ask, Code
 from litemq.wire.remoting.command import Request, Response
 
 R = TypeVar("R")
@@ -243,15 +243,34 @@ class LiveReader:
         ext = {"consumerGroup": group, "topic": topic, "queueId": str(queue_id), "commitOffset": str(offset)}
         self._ask(broker, Ask.UPDATE_CONSUMER_OFFSET, ext)
 
+    def committed(self, broker: str, group: str, topic: str, queue_id: int) -> int | None:
+        """Return what a consumer group reads next of a queue; None when it has noted nothing yet."""
+        ext = {"consumerGroup": group, "topic": topic, "queueId": str(queue_id), "setZeroIfNotFound": "false"}
+        answer = self._ask(broker, Ask.QUERY_CONSUMER_OFFSET, ext, missing=(Code.QUERY_NOT_FOUND,))
+        return fields.long(answer.ext, "offset") if answer.code == Code.SUCCESS else None
+
     # -- asking ----------------------------------------------------------------------------------
 
-    def _ask(self, broker: str, code: Ask, ext: dict[str, str], body: bytes = b"", *, timeout: float = 0.0) -> Response:
-        """Ask a broker until it answers, which may be after its next start: these questions change nothing."""
+    def _ask(
+        self,
+        broker: str,
+        code: Ask,
+        ext: dict[str, str],
+        body: bytes = b"",
+        *,
+        timeout: float = 0.0,
+        missing: tuple[Code, ...] = (),
+    ) -> Response:
+        """Ask a broker until it answers, which may be after its next start: these questions change nothing.
+
+        ``missing``: codes by which it says that nothing is there.
+        """
 
         def ask(is_again: bool, left: float) -> Response:
             address = run(self._brokers.address(broker, fresh=is_again))
             request = Request(code, ext, body, codec=BINARY)
-            return check(run(self._net.call(address, request, max(min(left, _ANSWER_S), 0.01))), address)
+            answer = run(self._net.call(address, request, max(min(left, _ANSWER_S), 0.01)))
+            return answer if answer.code in missing else check(answer, address)
 
         try:
             return self._until_answered(ask, timeout or self._timeout)

@@ -28,38 +28,38 @@ class LiteMQDataSource(DataSource):
     def schema(self) -> str:
         options = self._read()
         if options.view not in ("messages", "dlq"):
-            from litemq.spark.views import VIEWS
+            from litemq.spark.views import ddl_of
 
-            return VIEWS[options.view].ddl
+            return ddl_of(options.view)
         return schemas.to_ddl(schemas.chosen_columns(options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         options = self._read()
-        if options.brokers:
-            from litemq.spark.live_reader import LiveReader
-
-            return LiveReader(options, schemas.projected(schema, options))
+        if options.consumer_group:
+            raise BadOption("consumerGroup is of streams: a batch has no position to tell; leave it out")
         if options.view not in ("messages", "dlq"):
             from litemq.spark.views import ViewReader
 
             return ViewReader(options, schema)
+        if options.brokers:
+            from litemq.spark.live_reader import LiveReader
+
+            return LiveReader(options, schemas.projected(schema, options))
         from litemq.spark.reader import LiteMQReader
 
         return LiteMQReader(options, schemas.projected(schema, options))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        if read_options(self.options).brokers:
+        options = read_options(self.options, is_stream=True)
+        if options.view not in ("messages", "dlq") or (options.view == "dlq" and not options.brokers):
+            raise BadOption(f"view={options.view} cannot be read as a stream; leave view out, or use spark.read")
+        if options.brokers:
             from litemq.spark.live_stream import LiveStreamReader
 
-            live = read_options(self.options, is_stream=True)
-            return LiveStreamReader(live, schemas.projected(schema, live))
-        from litemq.spark.stream import LiteMQStreamReader, is_latest
+            return LiveStreamReader(options, schemas.projected(schema, options))
+        from litemq.spark.stream import LiteMQStreamReader
 
-        options = self._read()
-        if options.view != "messages":
-            raise BadOption(f"view={options.view} cannot be read as a stream; leave view out, or use spark.read")
-        latest = is_latest(self.options.get("startingOffsets")) and options.from_ms is None
-        return LiteMQStreamReader(options, schemas.projected(schema, options), is_latest_default=latest)
+        return LiteMQStreamReader(options, schemas.projected(schema, options))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         from litemq.spark.write_options import check_schema, write_options

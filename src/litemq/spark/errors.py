@@ -9,6 +9,10 @@ class BadOption(InvalidRequest):
     """An option that is unknown, missing, or has a value that it cannot have."""
 
 
+class BadQuery(InvalidRequest):
+    """SQL that cannot be read, names what is not there, or does more than read."""
+
+
 class SchemaMismatch(InvalidRequest):
     """A schema that names a column which is not there, or gives it another type."""
 

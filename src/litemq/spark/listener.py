@@ -8,15 +8,12 @@ Spark's checkpoint stays the truth: what is told here moves nothing, and comes l
 from __future__ import annotations
 
 import json
-import logging
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
-from litemq.client.admin import Admin
-from litemq.client.live_reads import LiveReader
-from litemq.errors import LiteMQError
-from litemq.spark.live_stream import Place, places_of
+from litemq.spark.group_position import GroupPosition
+from litemq.spark.offsets import places_of
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.listener import (
@@ -25,8 +22,6 @@ if TYPE_CHECKING:
         QueryStartedEvent,
         QueryTerminatedEvent,
     )
-
-logger = logging.getLogger(__name__)
 
 
 class LiteMQQueryListener(StreamingQueryListener):
@@ -39,12 +34,8 @@ class LiteMQQueryListener(StreamingQueryListener):
     """
 
     def __init__(self, brokers: str, group: str, *, query: str | None = None) -> None:
-        self._group = group
         self._query = query
-        self._told: dict[Place, int] = {}
-        self._reader = LiveReader(brokers.replace(",", ";"), timeout=5.0)
-        with Admin(brokers.replace(",", ";")) as admin:
-            admin.create_group(group, exist_ok=True)
+        self._position = GroupPosition(brokers, group)
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
         """Do nothing."""
@@ -70,10 +61,4 @@ class LiteMQQueryListener(StreamingQueryListener):
             places = places_of(found)
         except (ValueError, KeyError, TypeError, AttributeError):
             return
-        for place, at in places.items():
-            if at > self._told.get(place, -1):  # it never goes back
-                try:
-                    self._reader.commit(place[1], self._group, place[0], place[2], at)
-                    self._told[place] = at
-                except LiteMQError as error:
-                    logger.info("a stream's position was not told: queue=%s reason=%s", place, error)
+        self._position.tell(places)

@@ -104,11 +104,11 @@ class BrokerBackend:
         """Return what brokers say of topics; of all topics of applications with None."""
         return self.live.bounds(topics)
 
-    def bounds(self) -> list[Bounds]:
-        """Return all queues of topics of applications."""
+    def bounds(self, topics: tuple[str, ...] | None = None) -> list[Bounds]:
+        """Return all queues of topics; of all topics of applications with None."""
         return [
             Bounds(queue.topic, queue.broker, queue.queue_id, queue.min_offset, queue.max_offset, topic.incarnation)
-            for broker in self.look(None)
+            for broker in self.look(topics)
             for topic in broker.topics
             for queue in topic.queues
         ]

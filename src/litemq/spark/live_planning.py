@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from litemq.client.live_reads import LiveBroker, LiveQueue
 from litemq.spark.errors import BadOption
+from litemq.spark.group_offsets import committed_by_group
 from litemq.spark.live import BrokerBackend, Lost, deal_with_loss
 from litemq.spark.options import EARLIEST, LATEST, Offsets, ReadOptions
 from litemq.spark.planning import Topics
@@ -64,7 +65,11 @@ def topics_shown(name: str) -> bool:
 
 def start_offsets(backend: BrokerBackend, options: ReadOptions, queues: Iterable[LiveQueue]) -> dict[LiveQueue, int]:
     """Return where each queue is read from."""
-    return _offsets(backend, options.starting, options.from_ms, list(queues), EARLIEST, options.needs_time_match)
+    wanted = list(queues)
+    starts = _offsets(backend, options.starting, options.from_ms, wanted, EARLIEST, options.needs_time_match)
+    if options.starting_group and options.from_ms is None:
+        starts |= committed_by_group(backend, options.starting_group, wanted)
+    return starts
 
 
 def end_offsets(backend: BrokerBackend, options: ReadOptions, queues: Iterable[LiveQueue]) -> dict[LiveQueue, int]:

@@ -26,9 +26,11 @@ from pyspark.sql.streaming.datasource import (
 from litemq.client.live_reads import LiveBroker, LiveQueue
 from litemq.errors import LiteMQError
 from litemq.spark.errors import DataLost
+from litemq.spark.group_position import GroupPosition
 from litemq.spark.live import BrokerBackend, Lost, deal_with_loss
 from litemq.spark.live_planning import look, partitions_of, start_offsets
 from litemq.spark.live_reader import read_parts
+from litemq.spark.offsets import Place, places_of
 from litemq.spark.options import ReadOptions
 from litemq.spark.ranges import QueueRange
 from litemq.spark.schema import Column
@@ -39,9 +41,6 @@ if TYPE_CHECKING:
 _RENEW_S: Final = 20.0
 _ROW_BYTES: Final = 1_024
 """What a message counts for when a range is split: the same whenever it is."""
-
-Place = tuple[str, str, int]
-"""Topic, broker and queue id."""
 
 
 class LiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -56,6 +55,7 @@ class LiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._held_at = 0.0
         self._hold_name = f"spark {uuid.uuid4().hex}"
         self._reported: set[Lost] = set()
+        self._position: GroupPosition | None = None
 
     @property
     def _backend(self) -> BrokerBackend:
@@ -91,6 +91,7 @@ class LiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Return where the next batch ends."""
+        self._find_group()
         backend = self._backend
         wanted = look(backend, self._options)
         _check_logs(start, wanted.brokers, self._options)
@@ -192,7 +193,18 @@ class LiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         yield from read_parts(self._options, self._columns, parts, formats)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Do nothing: Spark's checkpoint is the position; see ``LiteMQQueryListener`` for a group's."""
+        """Tell ``consumerGroup`` how far the stream came.
+
+        Spark calls it for a batch while it makes the next one, so the group is a batch behind, and stays so at the end
+        of an ``availableNow``: ``LiteMQQueryListener`` tells at once.  Spark's checkpoint is the position.
+        """
+        if self._position is not None:
+            self._position.tell(places_of(end))
+
+    def _find_group(self) -> None:
+        """Make ``consumerGroup`` when the stream is first asked for news: a name that cannot be shows at once."""
+        if self._options.consumer_group and self._position is None:
+            self._position = GroupPosition(self._options.brokers, self._options.consumer_group)
 
     def stop(self) -> None:
         """Do nothing: Spark does not always call it."""
@@ -220,16 +232,6 @@ def _place(queue: LiveQueue) -> Place:
 
 def _bytes(queue: LiveQueue, begin: int, end: int) -> int:
     return max(1, queue.bytes // max(1, queue.max_offset - queue.min_offset)) * (end - begin)
-
-
-def places_of(offset: Mapping[str, Any]) -> dict[Place, int]:
-    """Return the next offset of each queue that a stream's offset names."""
-    found = {}
-    for topic, told in offset["t"].items():
-        for name, at in told["q"].items():
-            broker, _, queue_id = name.rpartition("/")
-            found[topic, broker, int(queue_id)] = int(at)
-    return found
 
 
 def _offset(

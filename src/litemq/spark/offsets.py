@@ -8,7 +8,7 @@ brokers.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -20,6 +20,9 @@ VERSION: Final = 1
 
 Queue = tuple[str, str]
 """Topic, and queue as offsets name it."""
+
+Place = tuple[str, str, int]
+"""Topic, broker (empty for files) and queue id."""
 
 
 @dataclass(slots=True)
@@ -70,6 +73,16 @@ def from_json(found: dict[str, Any]) -> Offsets:
         for queue, offset in one["q"].items():
             answer.queues[topic, queue] = int(offset)
     return answer
+
+
+def places_of(offset: Mapping[str, Any]) -> dict[Place, int]:
+    """Return the next offset of each queue that a stream's offset names, be it over files or brokers."""
+    found = {}
+    for topic, told in offset["t"].items():
+        for name, at in told["q"].items():
+            broker, _, queue_id = name.rpartition("/")
+            found[topic, broker, int(queue_id)] = int(at)
+    return found
 
 
 def named(queue: Bounds) -> str:

@@ -69,12 +69,14 @@ _STREAM: Final = (
 KNOWN: Final = (*_COMMON, *_BATCH, *_STREAM)
 """Every option of reading, as it is written."""
 
-VIEWS: Final = ("messages", "queues", "segments", "groups", "dlq")
+VIEWS: Final = ("messages", "queues", "segments", "groups", "dlq", "topics")
 
 _UNITS: Final = {"": 1, "b": 1, "k": 1 << 10, "kb": 1 << 10, "m": 1 << 20, "mb": 1 << 20, "g": 1 << 30, "gb": 1 << 30}
 _SIZE: Final = re.compile(r"([0-9]+)\s*([a-z]*)", re.ASCII)
 _AGO: Final = re.compile(r"-([0-9]+)\s*(ms|s|m|h|d)", re.ASCII)
 _AGO_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+_GROUP: Final = "group:"
 
 Offsets = dict[str, dict[int, int]]
 """By topic and queue id; ``EARLIEST`` and ``LATEST`` stand for themselves."""
@@ -99,6 +101,8 @@ class ReadOptions:
     format: str
     selection: Selection
     starting: int | Offsets
+    starting_group: str
+    """The group whose offsets come first; ``starting`` is for queues in which it has none."""
     ending: int | Offsets
     from_ms: int | None
     to_ms: int | None
@@ -125,6 +129,8 @@ class ReadOptions:
     max_bytes: int
     min_offsets: int
     max_delay_ms: int
+    consumer_group: str
+    """The group that a stream over brokers tells how far it came."""
     hold_ms: int
     """How long brokers keep what is not read yet after a stream's last sign of life; 0: they do not."""
     counters_path: str
@@ -159,6 +165,7 @@ def read_options(given: Mapping[str, str], *, now_ms: int | None = None, is_stre
         format=found.choice("format", ("auto", "litemq", "rocketmq", "blueprint", "tmq")),
         selection=_selection(found),
         starting=_offsets(found, "startingOffsets", LATEST if is_stream else EARLIEST),
+        starting_group=_group(found.text("startingOffsets")),
         ending=_offsets(found, "endingOffsets", LATEST),
         from_ms=_time(found, "startingTimestamp", now),
         to_ms=_time(found, "endingTimestamp", now),
@@ -185,6 +192,7 @@ def read_options(given: Mapping[str, str], *, now_ms: int | None = None, is_stre
         max_bytes=found.size("maxBytesPerTrigger", 0, 0),
         min_offsets=found.number("minOffsetsPerTrigger", 0, 0),
         max_delay_ms=_duration(found, "maxTriggerDelay", 15 * 60_000),
+        consumer_group=_consumer_group(found),
         hold_ms=_duration(found, "retentionHold", 0),
         counters_path=found.text("countersPath"),
     )
@@ -258,8 +266,8 @@ def _path(found: _Given) -> str:
         for name in ("format", "countersPath"):
             if found.is_given(name):
                 raise BadOption(f"{name} goes with path, not with brokers; leave it out")
-        if found.text("view").lower() not in ("", "messages", "dlq"):
-            raise BadOption(f"view={found.text('view')} needs path; brokers show messages and dlq")
+        if found.text("view").lower() == "segments":
+            raise BadOption("view=segments needs path: segments are files of a store; brokers show queues and topics")
         if found.text("onCorrupt").lower() == "quarantine":
             raise BadOption("onCorrupt=quarantine needs path: brokers hand out no damaged bytes; use skip or keep")
         if found.text("isolation").lower() == "uncommitted":
@@ -303,8 +311,10 @@ def _offsets(found: _Given, name: str, default: int) -> int | Offsets:
     words = {"": default, "earliest": EARLIEST, "latest": LATEST, str(EARLIEST): EARLIEST, str(LATEST): LATEST}
     if text.lower() in words:
         return words[text.lower()]
-    if text.startswith("group:"):
-        raise BadOption(f"{name}=group:… needs brokers; with path give earliest, latest or offsets")
+    if text.startswith(_GROUP):
+        if name == "startingOffsets" and _group(text):
+            return default
+        raise BadOption(f"{name} is {text!r}; a group goes with startingOffsets: group:NAME")
     answer: Offsets = {}
     given = _json(name, text)
     if isinstance(given, dict):
@@ -320,7 +330,21 @@ def _offsets(found: _Given, name: str, default: int) -> int | Offsets:
             break
         else:
             return answer
-    raise BadOption(f'{name} is {text!r}; it must be earliest, latest, or like {{"orders": {{"0": 120, "1": -2}}}}')
+    raise BadOption(f'{name} is {text!r}; it must be earliest, latest, group:NAME or like {{"orders": {{"0": 120}}}}')
+
+
+def _group(text: str) -> str:
+    return text.removeprefix(_GROUP).strip() if text.startswith(_GROUP) else ""
+
+
+def _consumer_group(found: _Given) -> str:
+    group = found.text("consumerGroup")
+    if group and not _brokers(found):
+        raise BadOption(
+            "consumerGroup needs brokers: nobody keeps a group's offsets for a store that is read as files; leave it "
+            "out, the stream's position is in its checkpoint (litemq pipeline offsets show)"
+        )
+    return group
 
 
 def _json(name: str, text: str) -> object:
@@ -332,8 +356,15 @@ def _json(name: str, text: str) -> object:
 
 def _time(found: _Given, name: str, now_ms: int) -> int | None:
     text = found.text(name)
-    if not text:
-        return None
+    return time_ms(name, text, now_ms) if text else None
+
+
+def time_ms(name: str, text: str, now_ms: int) -> int:
+    """Return a point in time in ms.
+
+    Raises:
+        BadOption: the text is none; ``name`` is where it stands.
+    """
     if text.isascii() and text.isdigit():
         return int(text)
     ago = _AGO.fullmatch(text)

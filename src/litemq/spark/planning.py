@@ -12,6 +12,7 @@ from litemq.spark.backend import Bounds, Chosen
 from litemq.spark.codec import Filter
 from litemq.spark.errors import BadOption
 from litemq.spark.files import FileBackend
+from litemq.spark.group_offsets import Progress, kept_by_group
 from litemq.spark.options import EARLIEST, LATEST, Offsets, ReadOptions, Selection
 from litemq.spark.ranges import NO_END, LogRange, QueueRange, Range, cut, grouped, step_of
 
@@ -49,7 +50,13 @@ class Topics:
     def is_everything(self) -> bool:
         """Whether all messages of all topics are asked for."""
         options = self.options
-        limits = (options.starting != EARLIEST, options.ending != LATEST, options.from_ms, options.to_ms)
+        limits = (
+            options.starting != EARLIEST,
+            options.starting_group,
+            options.ending != LATEST,
+            options.from_ms,
+            options.to_ms,
+        )
         return options.selection == Selection() and options.view == "messages" and not any(limits)
 
     @property
@@ -163,11 +170,14 @@ def resolved(
     Raises:
         BadOption: offsets or times that no queue of the store can tell.
     """
+    group = kept_by_group(backend, options.starting_group) if options.starting_group else {}
     found: dict[tuple[str, int], tuple[int, int]] = {}
-    if not queues and (options.starting == LATEST or isinstance(options.starting, dict)):
-        found = _stated_only(options)
+    if not queues and options.from_ms is None:
+        found = _stated_only(options, group)
     for queue in queues:
-        low = _offset(options.starting, queue, EARLIEST)
+        low = group.get((queue.topic, queue.queue_id))
+        if low is None:
+            low = _offset(options.starting, queue, EARLIEST)
         if options.from_ms is not None:
             low = backend.offset_at(queue, options.from_ms)
             if low == queue.high and queue.low < queue.high and options.needs_time_match:
@@ -184,10 +194,13 @@ def resolved(
     return found
 
 
-def _stated_only(options: ReadOptions) -> dict[tuple[str, int], tuple[int, int]]:
-    if options.starting == LATEST:
+def _stated_only(options: ReadOptions, group: Progress) -> dict[tuple[str, int], tuple[int, int]]:
+    """Return the starts that are numbers, for a log of which nobody knows the queues."""
+    stated = options.starting if isinstance(options.starting, dict) else {}
+    found = {(topic, queue): offset for topic, queues in stated.items() for queue, offset in queues.items()} | group
+    if options.starting == LATEST or LATEST in found.values():
         raise BadOption("startingOffsets=latest needs ConsumeQueues, which this log has not; run: litemq store rebuild")
-    return {}
+    return {place: (-NO_END if offset == EARLIEST else offset, NO_END) for place, offset in found.items()}
 
 
 def _offset(given: int | Offsets, queue: Bounds, default: int) -> int:

@@ -22,7 +22,7 @@ from litemq.spark.codec import Filter
 from litemq.spark.errors import BadOption, DataLost
 from litemq.spark.files import FileBackend
 from litemq.spark.offsets import Loss, Offsets
-from litemq.spark.options import LATEST, ReadOptions
+from litemq.spark.options import ReadOptions
 from litemq.spark.planning import Topics, resolved
 from litemq.spark.ranges import QueueRange, grouped
 from litemq.spark.reading import Task, read_ranges
@@ -37,10 +37,9 @@ logger = logging.getLogger(__name__)
 class LiteMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads a store as it grows."""
 
-    def __init__(self, options: ReadOptions, columns: Sequence[Column], *, is_latest_default: bool) -> None:
+    def __init__(self, options: ReadOptions, columns: Sequence[Column]) -> None:
         self._options = options
         self._columns = tuple(columns)
-        self._is_latest_default = is_latest_default
         self._first: dict[str, Any] | None = None
         self._last_available: dict[str, Any] | None = None
         self._waiting_since: float | None = None
@@ -68,10 +67,7 @@ class LiteMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._first
 
     def _starts(self, bounds: list[Bounds]) -> dict[tuple[str, int], int]:
-        if self._is_latest_default:
-            return {(queue.topic, queue.queue_id): queue.high for queue in bounds}
-        backend = self._backend()
-        found = resolved(backend, self._options, bounds)
+        found = resolved(self._backend(), self._options, bounds) if bounds else {}
         return {queue: low for queue, (low, _) in found.items()}
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
@@ -203,11 +199,6 @@ class LiteMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def stop(self) -> None:
         """Do nothing: nothing is held."""
-
-
-def is_latest(given: str | None) -> bool:
-    """Return whether a stream starts at the end: Kafka's habit when nothing is said."""
-    return given is None or given.strip().lower() in ("", "latest", str(LATEST))
 
 
 def _moved(before: Offsets, found: list[Loss], bounds: list[Bounds]) -> dict[tuple[str, str], int]:

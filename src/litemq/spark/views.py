@@ -1,9 +1,11 @@
-"""Small tables beside the messages: queues, segments and groups of a store, each made by one task."""
+"""Small tables beside the messages: queues, topics, groups and segments, each made by one task.
+
+The same columns whether files are read or brokers are asked; what one of them cannot tell is null.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
@@ -11,10 +13,10 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from litemq.format import rows
 from litemq.spark.errors import SchemaMismatch
 from litemq.spark.files import FileBackend
-from litemq.spark.options import ReadOptions
+from litemq.spark.group_offsets import kept_progress
+from litemq.spark.options import ReadOptions, read_options
 from litemq.spark.planning import Topics
-from litemq.store import snapshot
-from litemq.store.layout import Paths
+from litemq.spark.ranges import QueueRange
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -22,18 +24,58 @@ if TYPE_CHECKING:
 
 Row = dict[str, object]
 
+_SPAN: Final = (
+    *(("messages", "bigint"), ("bytes", "bigint")),
+    *(("first_timestamp", "timestamp"), ("last_timestamp", "timestamp")),
+)
 
-@dataclass(frozen=True, slots=True)
-class View:
-    """A small table: its columns, and what makes its rows."""
+COLUMNS: Final[dict[str, tuple[tuple[str, str], ...]]] = {
+    "queues": (
+        *(("topic", "string"), ("broker", "string"), ("queue_id", "int")),
+        *(("min_offset", "bigint"), ("max_offset", "bigint")),
+        *_SPAN,
+    ),
+    "topics": (("topic", "string"), ("queues", "int"), *_SPAN),
+    "groups": (
+        *(("group", "string"), ("topic", "string"), ("broker", "string"), ("queue_id", "int")),
+        *(("offset", "bigint"), ("max_offset", "bigint"), ("lag", "bigint")),
+    ),
+    "segments": (
+        *(("segment", "string"), ("path", "string"), ("start", "bigint"), ("size", "bigint")),
+        *(("written", "bigint"), ("format", "string")),
+    ),
+}
+"""Name and type of the columns, by the name of the option ``view``."""
 
-    columns: tuple[tuple[str, str], ...]
-    rows: Callable[[FileBackend, ReadOptions], Iterator[Row]]
 
-    @property
-    def ddl(self) -> str:
-        """The schema as Spark reads it."""
-        return ", ".join(f"`{name}` {kind}" for name, kind in self.columns)
+def ddl_of(view: str) -> str:
+    """Return the schema of a view as Spark reads it."""
+    return ", ".join(f"`{name}` {kind}" for name, kind in COLUMNS[view])
+
+
+def topics_of(queues: Iterable[Row]) -> list[Row]:
+    """Return a row for each topic, from those of its queues."""
+    found: dict[object, list[Row]] = {}
+    for queue in queues:
+        found.setdefault(queue["topic"], []).append(queue)
+    return [
+        {
+            "topic": topic,
+            "queues": len(mine),
+            "messages": sum(_numbers(mine, "messages")),
+            "bytes": sum(_numbers(mine, "bytes")),
+            "first_timestamp": min(_numbers(mine, "first_timestamp"), default=None),
+            "last_timestamp": max(_numbers(mine, "last_timestamp"), default=None),
+        }
+        for topic, mine in found.items()
+    ]
+
+
+def _numbers(queues: Iterable[Row], name: str) -> list[int]:
+    return [value for queue in queues if isinstance(value := queue.get(name), int)]
+
+
+# -- files ----------------------------------------------------------------------------------------------------------
 
 
 def _queues(backend: FileBackend, options: ReadOptions) -> Iterator[Row]:
@@ -53,6 +95,7 @@ def _queues(backend: FileBackend, options: ReadOptions) -> Iterator[Row]:
             "min_offset": queue.low,
             "max_offset": queue.high,
             "messages": queue.high - queue.low,
+            "bytes": backend.bytes_of(QueueRange(queue.topic, "", queue.queue_id, queue.low, queue.high)),
             "first_timestamp": times[0] if times else None,
             "last_timestamp": times[1] if times else None,
         }
@@ -72,12 +115,19 @@ def _walked_queues(backend: FileBackend, topics: Topics) -> Iterator[Row]:
             offset, time = batch.table[at + rows.QUEUE_OFFSET], batch.table[at + rows.STORE_TIME]
             one = found.setdefault(
                 (topic, queue_id),
-                {"topic": topic, "queue_id": queue_id, "min_offset": offset, "messages": 0, "first_timestamp": time},
+                {"topic": topic, "queue_id": queue_id, "min_offset": offset, "first_timestamp": time}
+                | {"messages": 0, "bytes": 0},
             )
             one["max_offset"] = offset + 1
             one["last_timestamp"] = time
             one["messages"] = int(str(one["messages"])) + 1
+            one["bytes"] = int(str(one["bytes"])) + batch.table[at + rows.SIZE]
     yield from found.values()
+
+
+def walked_topics(backend: FileBackend) -> set[str]:
+    """Return the topics of a log without entries, all but the system's own."""
+    return {str(row["topic"]) for row in _walked_queues(backend, Topics(read_options({"path": backend.path})))}
 
 
 def _segments(backend: FileBackend, options: ReadOptions) -> Iterator[Row]:
@@ -100,50 +150,32 @@ def _segments(backend: FileBackend, options: ReadOptions) -> Iterator[Row]:
 
 def _groups(backend: FileBackend, options: ReadOptions) -> Iterator[Row]:
     """Yield what groups have confirmed, as the store's snapshot of their progress says."""
-    store = backend.log.store
-    table = snapshot.read(backend.log.fs, Paths(store).progress) if store is not None else None
+    topics = Topics(options)
     ends = {(queue.topic, queue.queue_id): queue.high for queue in backend.bounds()}
-    offsets = table.get("offsetTable") if table else None
-    for name, queues in sorted(offsets.items()) if isinstance(offsets, dict) else ():
-        topic, _, group = name.partition("@")
-        for queue, offset in sorted(queues.items()) if isinstance(queues, dict) else ():
-            end = ends.get((topic, int(queue)))
-            if not isinstance(offset, int):
-                continue
-            yield {
-                "group": group,
-                "topic": topic,
-                "queue_id": int(queue),
-                "offset": offset,
-                "max_offset": end,
-                "lag": None if end is None else max(0, end - offset),
-            }
+    for group, progress in kept_progress(backend).items():
+        for (topic, queue_id), offset in sorted(progress.items()):
+            end = ends.get((topic, queue_id))
+            if topics.wants(topic, queue_id):
+                yield {
+                    "group": group,
+                    "topic": topic,
+                    "queue_id": queue_id,
+                    "offset": offset,
+                    "max_offset": end,
+                    "lag": None if end is None else max(0, end - offset),
+                }
 
 
-VIEWS: Final = {
-    "queues": View(
-        (
-            *(("topic", "string"), ("queue_id", "int"), ("min_offset", "bigint"), ("max_offset", "bigint")),
-            *(("messages", "bigint"), ("first_timestamp", "timestamp"), ("last_timestamp", "timestamp")),
-        ),
-        _queues,
-    ),
-    "segments": View(
-        (
-            *(("segment", "string"), ("path", "string"), ("start", "bigint"), ("size", "bigint")),
-            *(("written", "bigint"), ("format", "string")),
-        ),
-        _segments,
-    ),
-    "groups": View(
-        (
-            *(("group", "string"), ("topic", "string"), ("queue_id", "int"), ("offset", "bigint")),
-            *(("max_offset", "bigint"), ("lag", "bigint")),
-        ),
-        _groups,
-    ),
+def _topics(backend: FileBackend, options: ReadOptions) -> Iterator[Row]:
+    yield from topics_of(_queues(backend, options))
+
+
+_OF_FILES: Final[dict[str, Callable[[FileBackend, ReadOptions], Iterator[Row]]]] = {
+    "queues": _queues,
+    "topics": _topics,
+    "groups": _groups,
+    "segments": _segments,
 }
-"""By the name of the option ``view``."""
 
 
 class ViewReader(DataSourceReader):
@@ -151,12 +183,12 @@ class ViewReader(DataSourceReader):
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         self._options = options
-        known = dict(VIEWS[options.view].columns)
+        known = dict(COLUMNS[options.view])
         self._columns = [(field.name, field.dataType.simpleString()) for field in schema.fields]
         for name, kind in self._columns:
             if known.get(name) != kind:
                 raise SchemaMismatch(
-                    f"view={options.view} has no column {name} of type {kind}; it has: {VIEWS[options.view].ddl}"
+                    f"view={options.view} has no column {name} of type {kind}; it has: {ddl_of(options.view)}"
                 )
 
     def partitions(self) -> Sequence[InputPartition]:
@@ -167,8 +199,7 @@ class ViewReader(DataSourceReader):
 
         from litemq.spark.codec import SIMPLE_TYPES
 
-        backend = FileBackend(self._options.path, self._options.format)
-        found = list(VIEWS[self._options.view].rows(backend, self._options))
+        found = list(self._rows())
         for row in found:
             for name, value in row.items():
                 if name.endswith("_timestamp") and isinstance(value, int):
@@ -176,3 +207,12 @@ class ViewReader(DataSourceReader):
         fields = [pa.field(name, SIMPLE_TYPES[kind]) for name, kind in self._columns]
         arrays = [pa.array([row.get(field.name) for row in found], field.type) for field in fields]
         yield pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
+
+    def _rows(self) -> Iterator[Row]:
+        options = self._options
+        if not options.brokers:
+            return _OF_FILES[options.view](FileBackend(options.path, options.format), options)
+        from litemq.spark.live_views import OF_BROKERS
+
+        wants_times = any(name.endswith("_timestamp") for name, _ in self._columns)
+        return OF_BROKERS[options.view](options, wants_times)

@@ -91,6 +91,21 @@ def test_any_split_gives_what_a_plain_read_gives(fmt: str, seed: int, queues: bo
             assert sorted(found, key=position_of) == want
 
 
+def test_stated_starts_hold_where_nobody_knows_the_queues(tmp_path: Path) -> None:
+    store = StoreFiles(tmp_path)
+    for number in range(12):
+        store.add(Message("orders", b"x", queue_id=number % 2))
+    store.write()
+    shutil.rmtree(tmp_path / "consumequeue")
+    found = read(tmp_path, startingOffsets='{"orders": {"0": 4, "1": -2}}')
+    assert sorted((row["queue_id"], row["queue_offset"]) for row in found) == [
+        *((0, offset) for offset in (4, 5)),
+        *((1, offset) for offset in range(6)),
+    ]
+    with pytest.raises(BadOption, match="litemq store rebuild"):
+        read(tmp_path, startingOffsets='{"orders": {"0": -1}}')
+
+
 def test_small_topics_are_read_by_their_queues(tmp_path: Path) -> None:
     store = StoreFiles(tmp_path, segment_size=1 << 20)
     for number in range(2000):
