@@ -15,6 +15,7 @@ from typing import Final
 from litemq.broker._sent_cy import SentCounts
 from litemq.broker.pull import Puller
 from litemq.clock import Clock
+from litemq.errors import CorruptRecord
 from litemq.format.names import RESERVED_TOPIC_PREFIX, STATS_TOPIC
 from litemq.format.stats_records import HOUR_MS, encode_counts, encode_incomplete
 from litemq.store.message_store import MessageStore
@@ -62,7 +63,7 @@ class StatsLog:
     def _write(self, delivered: Counted) -> None:
         now = self._clock.now_ms()
         now_hour = now - now % HOUR_MS
-        acked = self._store.progress.take_moves()
+        acked = self._take_acked()
         hours: dict[int, dict[str, Mapping[str, Mapping[str, int]]]] = {}
         for hour, sent in self._sent.take():
             hours[hour] = {"sent": sent}
@@ -71,6 +72,15 @@ class StatsLog:
         for hour, counts in hours.items():
             for body in encode_counts(hour, counts, self._store.largest_state // 2):
                 self._store.append_state(STATS_TOPIC, body)
+
+    def _take_acked(self) -> Counted:
+        """Return what groups confirmed; of a queue's first offset no more than the group was handed out."""
+        found: Counted = {}
+        for (group, topic), (moved, first) in self._store.progress.take_moves().items():
+            count = moved + min(first, self._puller.delivered.get((group, topic), 0))
+            if count:
+                found.setdefault(group, {})[topic] = count
+        return found
 
     def _take_delivered(self) -> Counted:
         found: Counted = {}
@@ -102,7 +112,10 @@ class StatsLog:
         """Return when the newest record was written; 0 when nobody knows."""
         reader = self._store.reader
         end = reader.max_offset(STATS_TOPIC, 0)
-        record = reader.message_at(STATS_TOPIC, 0, end - 1) if end > reader.min_offset(STATS_TOPIC, 0) else None
+        try:
+            record = reader.message_at(STATS_TOPIC, 0, max(end - 1, 0))
+        except CorruptRecord:
+            record = None
         return 0 if record is None else record.store_time
 
     def _has_messages(self) -> bool:

@@ -30,7 +30,8 @@ class Progress:
         self._offsets: dict[Key, int] = {}
         self._changed: dict[Key, int | None] = {}
         """What is in no record yet, with the offset that the last one says; None: none did."""
-        self._moves: dict[tuple[str, str], int] = {}
+        self._moves: dict[tuple[str, str], tuple[int, int]] = {}
+        """Group and topic → how far offsets moved on in records, and the sum of the offsets that were the first."""
         self._positions: dict[Key, int] = {}
         self._readers: dict[str, Counter[str]] = {}
         """Topic → group → queues in which it has an offset."""
@@ -128,21 +129,21 @@ class Progress:
         for key in keys:
             self._positions[key] = position
             before = self._changed.pop(key, None)
-            if before is not None and self._offsets[key] > before:
-                self._moves[key[:2]] = self._moves.get(key[:2], 0) + self._offsets[key] - before
+            moved, first = self._moves.get(key[:2], (0, 0))
+            if before is None:
+                self._moves[key[:2]] = moved, first + self._offsets[key]
+            elif self._offsets[key] > before:
+                self._moves[key[:2]] = moved + self._offsets[key] - before, first
         self._version += 1
         self.changed = True
 
-    def take_moves(self) -> dict[str, dict[str, int]]:
-        """Return how far offsets moved on in records since the last call: group → topic → messages.
+    def take_moves(self) -> dict[tuple[str, str], tuple[int, int]]:
+        """Return, for each group and topic, how far offsets moved on in records since the last call.
 
-        The first offset of a queue counts nothing: nobody knows where its group began.
+        Apart from that, the sum of the offsets that were the first of their queues: where a group began, nobody says.
         """
         moves, self._moves = self._moves, {}
-        found: dict[str, dict[str, int]] = {}
-        for (group, topic), count in moves.items():
-            found.setdefault(group, {})[topic] = count
-        return found
+        return moves
 
     def replay(self, body: bytes, position: int) -> None:
         """Take in a record of the log."""
