@@ -11,10 +11,11 @@ import asyncio
 import logging
 import time
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
+from litemq.broker._sent_cy import SentCounts
 from litemq.broker.messages import MessageMaker, own_properties
 from litemq.broker.staged_rows import read_rows
 from litemq.broker.topics import Topics
@@ -70,6 +71,7 @@ class BatchPublisher:
         topics: Topics,
         core: Batches,
         maker: MessageMaker,
+        sent: SentCounts,
         *,
         cluster: str,
         appended: Callable[[], None],
@@ -79,6 +81,7 @@ class BatchPublisher:
         self._core = core
         self._own = dict(own_properties(cluster))
         self._new_id = maker.new_id
+        self._sent = sent
         self._appended = appended
         self.record: Record
         """Set by whom it belongs to."""
@@ -183,17 +186,23 @@ class BatchPublisher:
 
     def _append(self, key: Key, made: list[Message]) -> None:
         try:
-            self._store.append_many(made)
+            self._note_sent(key, made, self._store.append_many(made))
         except InvalidRequest:
             for message in made:
                 try:
-                    self._store.append(message)
+                    self._note_sent(key, [message], [self._store.append(message)])
                 except InvalidRequest as error:  # the store refuses what it took once: another limit, say
                     self.lost += 1
                     logger.error("a row of %s cannot be published: topic=%s reason=%s", key, message.topic, error)
         except LiteMQError as error:
             if len(error.appended) != len(made):
                 raise
+            self._note_sent(key, made, error.appended)
+
+    def _note_sent(self, key: Key, messages: list[Message], appended: Sequence[Appended]) -> None:
+        """Count what became visible; the producer's id stands for its group."""
+        for message, one in zip(messages, appended, strict=True):
+            self._sent.note(message.topic, key.producer_id, 1, one.store_time)
 
     def _begin(self, publication: Publication) -> _Cursor:
         cursor = _Cursor(list(publication.chunks()))

@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+from litemq.broker._sent_cy import SentCounts
 from litemq.broker.addresses import advertised, bind_pair, join
 from litemq.broker.admin import Admin
 from litemq.broker.assignment import Assignment
@@ -46,6 +47,7 @@ from litemq.broker.send import Sender
 from litemq.broker.shrinking import Shrinking
 from litemq.broker.slots import Slots
 from litemq.broker.statistics import Statistics
+from litemq.broker.stats_log import StatsLog
 from litemq.broker.subscriptions import Filters
 from litemq.broker.topic_retention import TopicRetention
 from litemq.broker.topics import Topics
@@ -141,6 +143,7 @@ class Broker:
 
     def _build(self, loop: asyncio.AbstractEventLoop) -> None:
         store, config, limits = self.store, self.config, self.limits
+        self._sent = SentCounts()
         self._cold = ThreadPoolExecutor(_COLD_THREADS, thread_name_prefix="litemq-cold")
         self.durability = Durability(
             store,
@@ -186,6 +189,7 @@ class Broker:
             self.retries,
             self.clients,
             self.transaction,
+            self._sent,
             name=config.name,
             address=self.address,
             store_host=self.store_host,
@@ -200,6 +204,7 @@ class Broker:
             self.retries,
             self.transactions,
             self.send_limits,
+            self._sent,
             max_batch_bytes=MAX_BATCH_SIZE,
         )
         self.transaction_rows = TransactionRows(self)
@@ -230,7 +235,7 @@ class Broker:
         self.reports["pop"] = self.pops.report
         self.clients.on_subscriptions = self.puller.check_anew
         self.durability.on_readable = self._readable
-        self.bench = Bench(store, self.durability, self.puller, BusyPoll(loop, config.busy_poll_us))
+        self.bench = Bench(store, self.durability, self.puller, BusyPoll(loop, config.busy_poll_us), self._sent)
         self.unmatched = Unmatched(
             store,
             self.topics,
@@ -264,6 +269,7 @@ class Broker:
             self.topics,
             core,
             self.maker,
+            self._sent,
             cluster=config.cluster,
             appended=lambda: store.ask_flush() if self.durability.waits else self.puller.wake(),
         )
@@ -287,6 +293,8 @@ class Broker:
         """Build what operators and their tools ask."""
         self.statistics = Statistics(self.store, self.topics, self.puller, self.retries, self.clock)
         self.on_tick.append(self.statistics.tick)
+        self.stats_log = StatsLog(self.store, self._sent, self.puller, self.clock)
+        self.on_tick.append(self.stats_log.tick)
         self.reports["counters"] = self.store.counters
         self.reports["limitsMet"] = lambda: limits_report(self)
         self.reports["busyPoll"] = lambda: {"turns": self.bench.busy_poll.turns}
@@ -341,6 +349,7 @@ class Broker:
         self.pops.close()
         self.transactions.close()
         self.batches.close()
+        self.stats_log.close()
         self.store.close()
         logger.info("broker stopped: name=%s", self.config.name)
 

@@ -9,6 +9,7 @@ import random
 from dataclasses import dataclass, replace
 
 from litemq.broker import system_topics
+from litemq.broker._sent_cy import SentCounts
 from litemq.broker.half_records import is_half
 from litemq.broker.limits import SendLimits
 from litemq.broker.messages import MessageMaker, Sending, batch_entries
@@ -47,6 +48,7 @@ class Sender:
         retries: Retries,
         transactions: Transactions,
         limits: SendLimits,
+        sent: SentCounts,
         *,
         max_batch_bytes: int,
     ) -> None:
@@ -56,6 +58,7 @@ class Sender:
         self._retries = retries
         self._transactions = transactions
         self._limits = limits
+        self._sent = sent
         self._max_batch_bytes = max_batch_bytes
         self._random = random.Random()
 
@@ -95,7 +98,9 @@ class Sender:
             return message, self._transactions.begin(message, wish.group)
         if full is not None:
             message = self._retries.overflowed(message, full)
-        return message, self._store.append(message)
+        appended = self._store.append(message)
+        self._sent.note(message.topic, wish.group, 1, appended.store_time)
+        return message, appended
 
     def _send_batch(self, sending: Sending, wish: Wish) -> tuple[list[Message], list[Appended]]:
         self._limits.check_waiting()
@@ -117,7 +122,10 @@ class Sender:
         full = self._limits.admit(topic, queue_id, wish.client_id, count=len(messages), size=size)
         if full is not None:
             messages = [self._retries.overflowed(message, full) for message in messages]
-        return messages, self._store.append_many(messages)
+        appended = self._store.append_many(messages)
+        for message, one in zip(messages, appended, strict=True):
+            self._sent.note(message.topic, wish.group, 1, one.store_time)
+        return messages, appended
 
     def topic_for(self, name: str, wish: Wish) -> Topic:
         """Return the topic that messages are for, made when that is allowed.

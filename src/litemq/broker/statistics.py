@@ -16,7 +16,7 @@ from litemq.broker.retries import Retries
 from litemq.broker.system_topics import HALF_OP_TOPIC, HALF_TOPIC
 from litemq.broker.topics import Topics
 from litemq.clock import Clock
-from litemq.format.names import CHANGES_TOPIC, POP_TOPIC, PROGRESS_TOPIC, STAGE_TOPIC
+from litemq.format.names import CHANGES_TOPIC, POP_TOPIC, PROGRESS_TOPIC, STAGE_TOPIC, STATS_TOPIC
 from litemq.store.message_store import MessageStore
 
 _SECOND_MS = 1_000
@@ -25,7 +25,7 @@ _TOPICS_AT_ONCE = 500
 _TRAFFIC = 20
 """A topic with traffic takes as long as so many without."""
 _KEPT_MS = 86_400_000
-_OWN_TOPICS = (CHANGES_TOPIC, PROGRESS_TOPIC, POP_TOPIC, STAGE_TOPIC, HALF_TOPIC, HALF_OP_TOPIC)
+_OWN_TOPICS = (CHANGES_TOPIC, PROGRESS_TOPIC, POP_TOPIC, STAGE_TOPIC, STATS_TOPIC, HALF_TOPIC, HALF_OP_TOPIC)
 
 Key = tuple[str, str]
 """Group and topic."""

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Final
 
 from litemq.broker import half_records as records
+from litemq.broker._sent_cy import SentCounts
 from litemq.broker.half_log import Decision, HalfLog
 from litemq.broker.half_records import Half
 from litemq.errors import LiteMQError
@@ -29,8 +30,9 @@ _RECENT_ENDS: Final = 16_384
 class TransactionEnds:
     """Knows which half messages are pending, and ends them."""
 
-    def __init__(self, store: MessageStore, *, address: str, now_ms: Callable[[], int]) -> None:
+    def __init__(self, store: MessageStore, sent: SentCounts, *, address: str, now_ms: Callable[[], int]) -> None:
         self._store = store
+        self._sent = sent
         self._address = address
         self._now_ms = now_ms
         self.log = HalfLog(store)
@@ -54,13 +56,20 @@ class TransactionEnds:
     def finish(self, messages: list[Message], offset: int, decision: Decision) -> Appended:
         """Append what a decision makes visible and, behind it, what ends the half message."""
         try:
-            appended = self._store.append_whole([*messages, self.op(offset)])[-1]
+            appended = self._store.append_whole([*messages, self.op(offset)])
         except LiteMQError as error:
             if error.appended:  # it is in the log all the same, and must not come a second time
                 self.forget(offset, decision)
             raise
         self.forget(offset, decision)
-        return appended
+        if decision is Decision.COMMIT:
+            for message, one in zip(messages, appended, strict=False):
+                self.note_sent(message, one)
+        return appended[-1]
+
+    def note_sent(self, message: Message, appended: Appended) -> None:
+        """Count what a commit made visible."""
+        self._sent.note(message.topic, message.properties.get(records.GROUP, ""), 1, appended.store_time)
 
     def forget(self, offset: int, decision: Decision) -> None:
         """Note that a transaction has ended."""

@@ -70,3 +70,5 @@ class TransactionRun:
         for offset, (decision, number) in self._ended.items():
             if number < len(appended) or (decision is Decision.COMMIT and number - 1 < len(appended)):
                 transactions.note_ended(offset, decision)
+                if decision is Decision.COMMIT:
+                    transactions.ends.note_sent(self._messages[number - 1], appended[number - 1])

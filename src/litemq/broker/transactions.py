@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from litemq.broker import half_records as records
+from litemq.broker._sent_cy import SentCounts
 from litemq.broker.half_log import Decision
 from litemq.broker.half_records import Half
 from litemq.broker.members import Clients
@@ -58,6 +59,7 @@ class Transactions:
         retries: Retries,
         clients: Clients,
         config: TransactionConfig,
+        sent: SentCounts,
         *,
         name: str,
         address: str,
@@ -67,7 +69,7 @@ class Transactions:
         self._store = store
         self._topics = topics
         self.config = config
-        self.ends = TransactionEnds(store, address=address, now_ms=now_ms)
+        self.ends = TransactionEnds(store, sent, address=address, now_ms=now_ms)
         self.checks = TransactionChecks(
             store, self.ends, topics, retries, clients, name=name, address=address, store_host=store_host
         )

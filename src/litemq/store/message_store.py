@@ -198,6 +198,11 @@ class MessageStore:
         return self._log.end if self._config.flush == "async" else self.flushed_end
 
     @property
+    def last_store_time(self) -> int:
+        """Return the store time of the newest record; 0 without one."""
+        return self._log.tail.last_time
+
+    @property
     def failure(self) -> LiteMQError | None:
         """Return why the store takes no more writes; None while it does."""
         return self._log.failure
@@ -483,6 +488,10 @@ class MessageStore:
     def release(self, name: str) -> None:
         """Give a hold back."""
         self._housekeeper.holds.pop(name, None)
+
+    def save_progress(self) -> None:
+        """Append what groups committed since the last record of it."""
+        self._state.save_progress()
 
     def tick(self) -> None:
         """Do what is due: progress records, checkpoint, retention."""

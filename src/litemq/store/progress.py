@@ -28,7 +28,10 @@ class Progress:
 
     def __init__(self) -> None:
         self._offsets: dict[Key, int] = {}
-        self._changed: set[Key] = set()
+        self._changed: dict[Key, int | None] = {}
+        """What is in no record yet, with the offset that the last one says; None: none did."""
+        self._moves: dict[tuple[str, str], tuple[int, int]] = {}
+        """Group and topic → how far offsets moved on in records, and the sum of the offsets that were the first."""
         self._positions: dict[Key, int] = {}
         self._readers: dict[str, Counter[str]] = {}
         """Topic → group → queues in which it has an offset."""
@@ -59,7 +62,7 @@ class Progress:
                 _check_name("topic", topic)
                 self._note_reader(group, topic)
             self._offsets[key] = offset
-            self._changed.add(key)
+            self._changed.setdefault(key, known)
 
     def offset(self, group: str, topic: str, queue_id: int) -> int | None:
         """Return where ``group`` goes on; None when it never committed."""
@@ -98,7 +101,7 @@ class Progress:
         for key in gone:
             del self._offsets[key]
             self._drop_reader(key[0], key[1])
-            self._changed.discard(key)
+            self._changed.pop(key, None)
             self._positions.pop(key, None)
         self.changed = self.changed or bool(gone)
 
@@ -125,9 +128,22 @@ class Progress:
         """Note that a record at ``position`` holds these offsets."""
         for key in keys:
             self._positions[key] = position
-            self._changed.discard(key)
+            before = self._changed.pop(key, None)
+            moved, first = self._moves.get(key[:2], (0, 0))
+            if before is None:
+                self._moves[key[:2]] = moved, first + self._offsets[key]
+            elif self._offsets[key] > before:
+                self._moves[key[:2]] = moved + self._offsets[key] - before, first
         self._version += 1
         self.changed = True
+
+    def take_moves(self) -> dict[tuple[str, str], tuple[int, int]]:
+        """Return, for each group and topic, how far offsets moved on in records since the last call.
+
+        Apart from that, the sum of the offsets that were the first of their queues: where a group began, nobody says.
+        """
+        moves, self._moves = self._moves, {}
+        return moves
 
     def replay(self, body: bytes, position: int) -> None:
         """Take in a record of the log."""
@@ -138,7 +154,9 @@ class Progress:
 
     def carry_below(self, position: int) -> None:
         """Mark offsets whose records lie below ``position`` as changed: the next record holds them again."""
-        self._changed |= {key for key, at in self._positions.items() if at < position}
+        for key, at in self._positions.items():
+            if at < position:
+                self._changed.setdefault(key, self._offsets[key])
 
     # -- snapshot --------------------------------------------------------------------------------
 
@@ -180,10 +198,11 @@ class Progress:
     def clamp(self, group: str, topic: str, queue_id: int, end: int) -> bool:
         """Bring an offset down to ``end`` when it stands above (a cut log); return whether it did."""
         key = (group, topic, queue_id)
-        if self._offsets.get(key, 0) <= end:
+        known = self._offsets.get(key, 0)
+        if known <= end:
             return False
         self._offsets[key] = end
-        self._changed.add(key)
+        self._changed.setdefault(key, known)
         return True
 
     def all_keys(self) -> list[Key]:

@@ -1,4 +1,5 @@
 from litemq.broker._pull_cy cimport PullCore
+from litemq.broker._sent_cy cimport SentCounts
 from litemq.broker.faces.remoting._pulls_cy cimport PullTable
 from litemq.format._spans_cy cimport Peer, Spans
 from litemq.store._rows_cy cimport RowAppender
@@ -14,6 +15,7 @@ cdef class Bench:
     cdef readonly PullCore puller
     cdef list woken
     cdef readonly BusyPoll busy_poll
+    cdef readonly SentCounts sent
     cdef readonly Spans spans
     cdef readonly Outbox outbox
     cdef public object now_ns

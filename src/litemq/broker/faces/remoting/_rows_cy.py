@@ -18,6 +18,7 @@ except ModuleNotFoundError:
 
 if cython.compiled:
     from cython.cimports.litemq.broker._pull_cy import PullCore
+    from cython.cimports.litemq.broker._sent_cy import SentCounts
     from cython.cimports.litemq.broker.faces.remoting._pulls_cy import PullTable
     from cython.cimports.litemq.format._spans_cy import Peer, Spans
     from cython.cimports.litemq.store._rows_cy import RowAppender
@@ -27,6 +28,7 @@ if cython.compiled:
     from cython.cimports.litemq.wire.remoting._requests_cy import split
 else:
     from litemq.broker._pull_cy import PullCore
+    from litemq.broker._sent_cy import SentCounts
     from litemq.broker.faces.remoting._pulls_cy import PullTable
     from litemq.format._spans_cy import Peer, Spans
     from litemq.store._rows_cy import RowAppender
@@ -72,7 +74,7 @@ class Bench:
     """What all connections of a broker work with, one read after the other."""
 
     if not cython.compiled:
-        __slots__ = ("busy_poll", "durability", "now_ns", "outbox", "puller", "rows", "spans", "store", "woken")
+        __slots__ = ("busy_poll", "durability", "now_ns", "outbox", "puller", "rows", "sent", "spans", "store", "woken")
 
     def __init__(
         self,
@@ -80,6 +82,7 @@ class Bench:
         durability: Durability,
         puller: PullCore,
         busy_poll: BusyPoll,
+        sent: SentCounts,
         now_ns: Callable[[], int] = time.perf_counter_ns,
     ) -> None:
         self.store = store
@@ -88,6 +91,7 @@ class Bench:
         self.puller = puller
         self.woken = store.woken
         self.busy_poll = busy_poll
+        self.sent = sent
         self.now_ns = now_ns
         self.spans = Spans()
         self.outbox = Outbox()
@@ -202,6 +206,7 @@ class RowReceiver(Receiver):  # type: ignore[misc] # what is cimported has no ty
                         pass  # Python's way meets the same error, and tells the client
                 if done > first:
                     stored = True
+                    self.bench.sent.note_rows(spans, first, done)
                     sends(spans, first, done, self.bench.outbox)
                 if done < count:
                     rows.settle()
