@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Protocol, TypeVar
 
 from litemq.format import rows
@@ -82,10 +82,8 @@ def cut(log: Log, step: int) -> list[Part]:
             places = list(_places(log, file, start, end, step))
         finally:
             file.close()
-        starts = [start, *places]
-        found += [
-            Part(index, one, behind, min(behind, end) - one) for one, behind in zip(starts, [*places, NO_END], strict=True)
-        ]
+        for one, behind in zip([start, *places], [*places, NO_END], strict=True):
+            found.append(Part(index, one, behind, min(behind, end) - one))
     return found
 
 
@@ -111,6 +109,11 @@ def grouped(parts: Sequence[_Sized], step: int) -> list[list[_Sized]]:
         found[-1].append(part)
         size += part.size
     return found
+
+
+def as_one(parts: Sequence[Part]) -> Part:
+    """Return all parts of a segment as one."""
+    return replace(parts[0], end=NO_END, size=sum(part.size for part in parts))
 
 
 def _written(log: Log, file: File, start: int) -> int:

@@ -9,7 +9,7 @@ the first record that is not whole.  Neither end is damage.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -50,6 +50,17 @@ class Damages:
         self.skipped_bytes += damage.size
         if len(self.listed) < MAX_LISTED:
             self.listed.append(damage)
+
+    @classmethod
+    def of(cls, parts: Iterable[Damages]) -> Damages:
+        """Put together what was found in parts that follow each other."""
+        found = cls()
+        for part in parts:
+            found.torn += part.torn
+            found.corrupt += part.corrupt
+            found.skipped_bytes += part.skipped_bytes
+            found.listed += part.listed[: MAX_LISTED - len(found.listed)]
+        return found
 
 
 class Log:
@@ -165,6 +176,10 @@ class Log:
                 on_damage(found)
 
         return report
+
+    def with_files(self, files: LogFiles) -> Log:
+        """Return a log of the same kind over other files, such as some of its streams."""
+        return Log(files, self.format, self._magic, self.fs, live=self.live, checked_from=self.checked_from)
 
     def __reduce__(self) -> tuple[object, ...]:
         """Let a walk in another process find the very same log, whatever has happened to the files since."""

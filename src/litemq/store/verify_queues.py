@@ -232,9 +232,7 @@ def groups(sums: array[int], counts: array[int]) -> Iterator[tuple[list[int], in
         yield group, total
 
 
-def match(
-    log: Log, files: list[EntryFile], rules: Rules, bounds: Bounds, group: list[int], total: int
-) -> QueueReport:
+def match(log: Log, files: list[EntryFile], rules: Rules, bounds: Bounds, group: list[int], total: int) -> QueueReport:
     """Look at each record and entry of some blocks."""
     wanted = bytearray(rules.blocks)
     for block in group:
