@@ -23,12 +23,11 @@ class InAnyOrder:
         packed = [pickle.dumps(task) for task in tasks]
         order = [*range(len(tasks)), *self._random.sample(range(len(tasks)), len(tasks) // 3)]
         self._random.shuffle(order)
-        found: dict[int, bytes] = {}
         with ThreadPoolExecutor(2) as pool:
-            for number, result in zip(order, pool.map(_do, [packed[number] for number in order]), strict=True):
-                found[number] = result
-        return [pickle.loads(found[number]) for number in range(len(tasks))]  # noqa: S301 - our own
+            done = pool.map(_do, [packed[number] for number in order])
+            found = dict(zip(order, done, strict=True))
+        return [pickle.loads(found[number]) for number in range(len(tasks))]
 
 
 def _do(task: bytes) -> bytes:
-    return pickle.dumps(pickle.loads(task)())  # noqa: S301 - our own
+    return pickle.dumps(pickle.loads(task)())

@@ -9,7 +9,7 @@ segment is walked again as one.  The parts together then give what one walk over
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Protocol, TypeVar
 
@@ -114,6 +114,13 @@ def grouped(parts: Sequence[_Sized], step: int) -> list[list[_Sized]]:
 def as_one(parts: Sequence[Part]) -> Part:
     """Return all parts of a segment as one."""
     return replace(parts[0], end=NO_END, size=sum(part.size for part in parts))
+
+
+def mended(parts: Sequence[Part], broken: Collection[int]) -> list[Part]:
+    """Return the parts with one for each broken segment."""
+    again = [as_one([part for part in parts if part.segment == number]) for number in broken]
+    kept = [part for part in parts if part.segment not in broken]
+    return sorted([*kept, *again], key=lambda part: (part.segment, part.start))
 
 
 def _written(log: Log, file: File, start: int) -> int:

@@ -20,7 +20,7 @@ from litemq.store import verify_index, verify_queues
 from litemq.store._queue_check_cy import tally
 from litemq.store.changes import Change, Deletions
 from litemq.store.deletions import as_table, changes_of, has_changes, is_empty
-from litemq.store.log_parts import PART_BYTES, Part, PartWalk, Spread, as_one, can_be_cut, cut, grouped, step_of
+from litemq.store.log_parts import PART_BYTES, Part, PartWalk, Spread, can_be_cut, cut, grouped, mended, step_of
 from litemq.store.log_walk import Damages, Log
 from litemq.store.verify import VerifyReport, verify_log
 from litemq.store.verify_index import Index, IndexMerge, IndexReport, IndexRules
@@ -232,10 +232,8 @@ class _Check:
         found = self._walk_over(self._parts, rules)
         broken = {part.segment for part in self._parts if not found[part].arrived}
         if broken:
-            again = [as_one([part for part in self._parts if part.segment == number]) for number in sorted(broken)]
-            kept = [part for part in self._parts if part.segment not in broken]
-            self._parts = sorted([*kept, *again], key=lambda part: (part.segment, part.start))
-            found |= self._walk_over(again, rules)
+            self._parts = mended(self._parts, broken)
+            found |= self._walk_over([part for part in self._parts if part.segment in broken], rules)
         return [found[part] for part in self._parts]
 
     def _walk_over(self, parts: list[Part], rules: Rules | None) -> dict[Part, PartFound]:

@@ -8,7 +8,7 @@ Memory: a table of sums, one for each 16 MiB of the log; where the two differ, u
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -310,16 +310,22 @@ def entry_files(log: Log) -> tuple[list[EntryFile], int]:
     ):
         if entry_kind == kernel.BATCH and kind == kernel.LITEMQ:
             continue
-        for topic, queue_id, path in queue_folders(log.store / folder, log.fs):
-            queues += 1
-            raw = topic.encode("utf-8", "surrogateescape")
-            keys = kernel.key_of_queue(raw, queue_id), kernel.key_of_topic(raw)
-            found += [
-                EntryFile(path / name, entry_kind, entry_size, *keys, int(name) // entry_size)
-                for name in log.fs.names(path)
-                if name.isascii() and name.isdigit()
-            ]
+        folders = list(queue_folders(log.store / folder, log.fs))
+        queues += len(folders)
+        found += files_of(folders, log.fs, entry_kind, entry_size)
     return found, queues
+
+
+def files_of(
+    folders: Iterable[tuple[str, int, Path]], fs: FileSystem, kind: int, entry_size: int
+) -> Iterator[EntryFile]:
+    """Yield the files of queues: topic, number and folder."""
+    for topic, queue_id, path in folders:
+        raw = topic.encode("utf-8", "surrogateescape")
+        keys = kernel.key_of_queue(raw, queue_id), kernel.key_of_topic(raw)
+        for name in fs.names(path):
+            if name.isascii() and name.isdigit():
+                yield EntryFile(path / name, kind, entry_size, *keys, int(name) // entry_size)
 
 
 def _end_while_live(log: Log, kind: int) -> int:
