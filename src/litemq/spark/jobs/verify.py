@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from litemq.store.log_walk import Log
 
-_PLAN = ("part", "count", "bytes")
-_DAMAGE = ("kind", "segment", "position", "reason")
+PLAN = ("part", "count", "bytes")
+DAMAGE = ("kind", "segment", "position", "reason")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Verify:
         """Return what would be read."""
         log = open_log(self.path, self.format_name)
         tasks = OnSpark(Run(spark)).least
-        return Table(f"{self.path} would be checked", _PLAN, [*log_rows(log, tasks)])
+        return Table(f"{self.path} would be checked", PLAN, [*log_rows(log, tasks)])
 
     def run(self, run: Run) -> Report:
         """Check; a stopped check found nothing that could be told."""
@@ -95,6 +95,6 @@ def tell(report: Report, found: VerifyReport) -> None:
             "index_entries_wrong": index.wrong,
         }
     rows = [(one.kind, one.segment, one.position, one.reason) for one in damage.listed]
-    report.tables["damage"] = Table("Damage in the log", _DAMAGE, rows)
+    report.tables["damage"] = Table("Damage in the log", DAMAGE, rows)
     if not found.is_ok:
         report.notes.append("The store is not sound; see: litemq store repair --help")
