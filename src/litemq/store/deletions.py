@@ -12,7 +12,7 @@ from litemq.format import rows
 from litemq.format.names import CHANGES_TOPIC
 from litemq.format.record import BLUEPRINT, TMQ, Format, decode_row
 from litemq.store._queue_check_cy import key_of_queue, key_of_topic, next_of_topic
-from litemq.store.changes import Deletions, decode
+from litemq.store.changes import Change, Deletions, decode
 from litemq.store.log_walk import Log
 from litemq.store.segment_walk import Batch
 
@@ -35,6 +35,12 @@ def has_changes(fmt: Format | None) -> bool:
 
 def take_changes(fmt: Format | None, batch: Batch, into: Deletions) -> None:
     """Apply the changes among the records of a batch."""
+    for change, position in changes_of(fmt, batch):
+        into.apply(change, position)
+
+
+def changes_of(fmt: Format | None, batch: Batch) -> Iterator[tuple[Change, int]]:
+    """Yield the changes among the records of a batch, each with the position of which it speaks."""
     if fmt is None:
         return
     for row in changes_in(batch):
@@ -43,7 +49,7 @@ def take_changes(fmt: Format | None, batch: Batch, into: Deletions) -> None:
         if change is not None:
             # A change that was carried to the tail still speaks of what lay before its first place.
             origin = batch.table[row * rows.WIDTH + rows.ORIGIN]
-            into.apply(change, origin if origin >= 0 else record.position)
+            yield change, origin if origin >= 0 else record.position
 
 
 def changes_in(batch: Batch) -> Iterator[int]:

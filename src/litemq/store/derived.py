@@ -9,7 +9,7 @@ the space before a queue's first offset; files that would hold nothing else are 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -79,6 +79,15 @@ class Rejected:
         if len(self.listed) < MAX_LISTED:
             self.listed.append((position, reason))
 
+    @classmethod
+    def of(cls, parts: Iterable[Rejected]) -> Rejected:
+        """Put together what was rejected in parts that follow each other."""
+        found = cls()
+        for part in parts:
+            found.count += part.count
+            found.listed += part.listed[: MAX_LISTED - len(found.listed)]
+        return found
+
 
 class Derived:
     """Fed with the rows of a whole log, in log order; then ``finish``."""
@@ -104,11 +113,11 @@ class Derived:
         self._root = root
         self._now_ms = now_ms
         self._with_index = with_index
-        self._queues = _Queues(fs, root / QUEUES, fmt.name, sizes.queue_entries, _OPEN_FILES)
+        self._queues = LooseQueues(fs, root / QUEUES, fmt.name, sizes.queue_entries, _OPEN_FILES)
         slots, entries = (sizes.index_slots, sizes.index_entries) if with_index else (1, 2)
         self._index = KeyIndex(fs, root / INDEX, slots, entries)
         self._per_index_file = entries - 1
-        self._feeder = _Feeder(
+        self._feeder = Feeder(
             self._queues,
             self._index,
             now_ms=now_ms,
@@ -119,10 +128,11 @@ class Derived:
         self._feeder.wants_queue = wants_queue
         self._feeder.rejected = Rejected()
         if has_changes(fmt):
-            self._feeder.on_change = self._apply
+            self._feeder.on_change = self.apply
         self._rows = 0
 
-    def _apply(self, body: bytes, position: int, origin: int | None) -> None:
+    def apply(self, body: bytes, position: int, origin: int | None) -> None:
+        """Take in a change of the log; queues of a topic that it deletes go."""
         change = changes.decode(body)
         if change is None:
             return
@@ -179,7 +189,7 @@ class Derived:
         return self._index.rolls * self._per_index_file + self._index.tail.count - 1
 
 
-class _Queues(ConsumeQueues):
+class LooseQueues(ConsumeQueues):
     """ConsumeQueues whose entries can be written in any order."""
 
     def put(self, tail: QueueTail, offset: int, entry: QueueEntry) -> None:
@@ -208,10 +218,10 @@ class _Queues(ConsumeQueues):
         tail.next_offset = offset
 
 
-class _Feeder(Dispatcher):
+class Feeder(Dispatcher):
     """A dispatcher for logs that no broker wrote in one go."""
 
-    queues: _Queues
+    queues: LooseQueues
     wants_queue: Callable[[str, int], bool]
     rejected: Rejected
 

@@ -9,7 +9,7 @@ the first record that is not whole.  Neither end is damage.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -50,6 +50,17 @@ class Damages:
         self.skipped_bytes += damage.size
         if len(self.listed) < MAX_LISTED:
             self.listed.append(damage)
+
+    @classmethod
+    def of(cls, parts: Iterable[Damages]) -> Damages:
+        """Put together what was found in parts that follow each other."""
+        found = cls()
+        for part in parts:
+            found.torn += part.torn
+            found.corrupt += part.corrupt
+            found.skipped_bytes += part.skipped_bytes
+            found.listed += part.listed[: MAX_LISTED - len(found.listed)]
+        return found
 
 
 class Log:
@@ -128,25 +139,52 @@ class Log:
         ``window`` is how many bytes are looked at together, for who walks over many logs at once.  With ``is_exact`` a
         record starts at ``from_position``, so that its segment need not be read from its start.
         """
-        damage = self.damage = Damages()
         count = len(self.files.streams)
         # Only the logs of this walk get a list of their own: a tree may be walked by one walk for each of its queues.
         reached: dict[int, list[Reached]] = {number: [] for number in streams or range(count)}
         others: list[Reached] = []
         self.reached = [reached.get(number, others) for number in range(count)]
+        report = self._reporter(on_damage)
         if self.format is None:
             return
+        buffer = bytearray(window)
+        table = rows.table(max(1, TABLE_ROWS * window // WINDOW))
+        for number in reached:
+            walk = StreamWalk(self, self.format, self._magic, number, reached[number], report)
+            yield from walk.batches(-1 if from_position is None else from_position, buffer, table, is_exact=is_exact)
+
+    def part(
+        self, segment: int, start: int, end: int, on_damage: Callable[[Damage], None] | None = None
+    ) -> Iterator[Batch]:
+        """Yield the sound records of one segment of the first log, from ``start``, where one starts, to before ``end``.
+
+        Afterwards ``reached`` and ``damage`` tell of this part alone.
+        """
+        self.reached = [[] for _ in self.files.streams]
+        report = self._reporter(on_damage)
+        if self.format is not None:
+            walk = StreamWalk(self, self.format, self._magic, 0, self.reached[0], report)
+            yield from walk.part(segment, start, end, bytearray(WINDOW), rows.table(TABLE_ROWS))
+
+    def _reporter(self, on_damage: Callable[[Damage], None] | None) -> Callable[[Damage], None]:
+        """Begin to count what a walk cannot read; return what is to be told of each damage."""
+        damage = self.damage = Damages()
 
         def report(found: Damage) -> None:
             damage.add(found)
             if on_damage is not None:
                 on_damage(found)
 
-        buffer = bytearray(window)
-        table = rows.table(max(1, TABLE_ROWS * window // WINDOW))
-        for number in reached:
-            walk = StreamWalk(self, self.format, self._magic, number, reached[number], report)
-            yield from walk.batches(-1 if from_position is None else from_position, buffer, table, is_exact=is_exact)
+        return report
+
+    def with_files(self, files: LogFiles) -> Log:
+        """Return a log of the same kind over other files, such as some of its streams."""
+        return Log(files, self.format, self._magic, self.fs, live=self.live, checked_from=self.checked_from)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Let a walk in another process find the very same log, whatever has happened to the files since."""
+        name = None if self.format is None else self.format.name
+        return _same_log, (self.files, name, self._magic, self.live, self.checked_from)
 
     def records(
         self,
@@ -164,6 +202,11 @@ class Log:
             if on_batch is not None:
                 on_batch(self, batch)
             yield from decoded(self.format, batch, wanted, queue_id)
+
+
+def _same_log(files: LogFiles, name: str | None, magic: int, live: Live | None, checked_from: int | None) -> Log:
+    fmt = None if name is None else FORMATS[name]
+    return Log(files, fmt, magic, OsFileSystem(), live=live, checked_from=checked_from)
 
 
 def decoded(fmt: Format | None, batch: Batch, topic: bytes | None, queue_id: int | None) -> Iterator[Record]:

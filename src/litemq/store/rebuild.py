@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final, Literal, Protocol
 
 from litemq.clock import Clock, SystemClock
 from litemq.format import index_file, rows
@@ -30,7 +30,7 @@ from litemq.store.offline import BUILD, Swap, check_movable, cleared_build, held
 from litemq.store.queue_types import batch_topics, queue_folders
 from litemq.store.rebuild_tmq import rebuild_tmq
 from litemq.store.segment_walk import Damage
-from litemq.store.verify_queues import ALL, BLOCKS, NO_DEAD, entry_files, read_entries
+from litemq.store.verify_queues import ALL, BLOCKS, NO_DEAD, EntryFile, entry_files, read_entries
 
 Part = Literal["consumequeue", "index"]
 
@@ -82,8 +82,11 @@ def rebuild(
     fs: FileSystem | None = None,
     clock: Clock | None = None,
     on_batch: OnBatch | None = None,
+    how: How | None = None,
 ) -> RebuildReport:
     """Write the derived files of the store at ``path`` anew; durable on return.
+
+    ``how`` does the work; without one it is done here, in one walk.
 
     Raises:
         BadStore: it is no store directory, its folders cannot be replaced, or a size is out of range; nothing changed.
@@ -91,9 +94,10 @@ def rebuild(
     """
     fs = fs or OsFileSystem()
     clock = clock or SystemClock()
+    how = how or OneWalk(on_batch)
     log, store = open_store(path, fs)
     if log.format is TMQ or log.files.is_tree:
-        records, damage = rebuild_tmq(log, on_batch) if only != INDEX else (0, Damages())
+        records, damage = how.rebuild_tmq(log) if only != INDEX else (0, Damages())
         return RebuildReport(records, len(log.files.streams), records, damage=damage)
     sizes = found_sizes(log, store)
     wanted = Sizes(  # what is not rebuilt keeps its own
@@ -107,10 +111,8 @@ def rebuild(
     check_movable(fs, store, parts)
     with held(fs, store), cleared_build(fs, store):
         log = open_log(path, fs=fs, live=False)
-        built = Rebuild(log, store, wanted, clock.now_ms, with_queues=only != INDEX, with_index=only != QUEUES)
-        built.run(on_batch)
-        if only != INDEX:
-            built.keep_offsets(sizes.queue_entries)
+        task = Build(log, store, wanted, sizes.queue_entries, clock.now_ms, only)
+        built = how.build(task)
         swap = Swap(fs, store, first_position=log.first_position, end=built.end, newest_time=built.newest_time)
         swap.begin()
         for part in parts:
@@ -120,14 +122,92 @@ def rebuild(
         for part in parts:
             swap.put_in(part)
         swap.finish(is_complete=only is None, keep_abort=True)
-        queues, entries = _count(log, log.first_position) if only != INDEX else (0, 0)
+        queues, entries = how.count(task) if only != INDEX else (0, 0)
     return RebuildReport(
         built.records, queues, entries, built.index_files, built.index_entries, built.damage, built.rejected
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Build:
+    """Which derived files of a held store are to be built below ``rebuild.tmp/``."""
+
+    log: Log
+    store: Path
+    sizes: Sizes
+    old_entries: int
+    """Entries of the queue files that are there."""
+    now_ms: Callable[[], int]
+    only: Part | None
+
+    @property
+    def with_queues(self) -> bool:
+        return self.only != INDEX
+
+    @property
+    def with_index(self) -> bool:
+        return self.only != QUEUES
+
+
+class Built(Protocol):
+    """What was built."""
+
+    @property
+    def records(self) -> int: ...
+    @property
+    def end(self) -> int:
+        """Return the position behind the last sound record."""
+
+    @property
+    def newest_time(self) -> int: ...
+    @property
+    def index_files(self) -> int: ...
+    @property
+    def index_entries(self) -> int: ...
+    @property
+    def damage(self) -> Damages: ...
+    @property
+    def rejected(self) -> Rejected: ...
+
+
+class How(Protocol):
+    """Who does the work of a rebuild."""
+
+    def rebuild_tmq(self, log: Log) -> tuple[int, Damages]:
+        """Write every index file of a tmq tree anew; return how many records they lead to, and what is unreadable."""
+
+    def build(self, task: Build) -> Built:
+        """Build aside."""
+
+    def count(self, task: Build) -> tuple[int, int]:
+        """Return how many queues there are now, and entries of records in them."""
+
+
+class OneWalk:
+    """Does it here."""
+
+    def __init__(self, on_batch: OnBatch | None = None) -> None:
+        self._on_batch = on_batch
+
+    def rebuild_tmq(self, log: Log) -> tuple[int, Damages]:
+        return rebuild_tmq(log, self._on_batch)
+
+    def build(self, task: Build) -> Built:
+        built = Rebuild(
+            *(task.log, task.store, task.sizes, task.now_ms), with_queues=task.with_queues, with_index=task.with_index
+        )
+        built.run(self._on_batch)
+        if task.with_queues:
+            built.keep_offsets(task.old_entries)
+        return built
+
+    def count(self, task: Build) -> tuple[int, int]:
+        found = count_entries(task.log, entry_files(task.log)[0], task.log.first_position)
+        return len(found), sum(found.values())
+
+
 class Rebuild:
-    """Builds derived files of a held store below ``rebuild.tmp/``."""
+    """Builds derived files of a held store below ``rebuild.tmp/``, or below ``root``."""
 
     def __init__(
         self,
@@ -139,6 +219,7 @@ class Rebuild:
         with_queues: bool,
         with_index: bool,
         wants_queue: Callable[[str, int], bool] = lambda _topic, _queue: True,
+        root: Path | None = None,
     ) -> None:
         self.records = 0
         self.index_files = 0
@@ -152,14 +233,13 @@ class Rebuild:
         self._format = format_of(log, store)
         self._with_index = with_index
         self._wants_queue = wants_queue
-        self._batch_topics = batch_topics(log)
         self._derived = Derived(
             log.fs,
-            store / BUILD,
+            root or store / BUILD,
             self._format,
             sizes,
             now_ms=now_ms,
-            batch_topics=self._batch_topics,
+            batch_topics=batch_topics(log),
             wants_queue=wants_queue if with_queues else lambda _topic, _queue: False,
             with_index=with_index,
         )
@@ -196,21 +276,33 @@ class Rebuild:
 
     def keep_offsets(self, entries_per_file: int) -> None:
         """Let queues whose records are all gone from the log go on with their next offset."""
-        fs, first_position = self._log.fs, self._log.first_position
-        if first_position == 0:
-            return
-        old = ConsumeQueues(fs, self._store / QUEUES, self._format.name, entries_per_file, 1)
-        try:
-            for topic, queue_id, _ in queue_folders(self._store / QUEUES, fs):
-                if topic in self._batch_topics or not self._wants_queue(topic, queue_id):
-                    continue
-                tail = old.find(topic, queue_id)
-                if tail is not None:
-                    below = old.offset_at(tail, lambda entry: entry.position >= first_position)
-                    self._derived.keep_offset(topic, queue_id, below)
-        finally:
-            old.close()
-            self._derived.close()
+        keep_offsets(self._log, self._store, self._derived, entries_per_file, self._wants_queue)
+
+
+def keep_offsets(
+    log: Log,
+    store: Path,
+    derived: Derived,
+    entries_per_file: int,
+    wants_queue: Callable[[str, int], bool] = lambda _topic, _queue: True,
+) -> None:
+    """Let queues whose records are all gone from the log go on with their next offset."""
+    fs, first_position = log.fs, log.first_position
+    if first_position == 0:
+        return
+    batched = batch_topics(log)
+    old = ConsumeQueues(fs, store / QUEUES, format_of(log, store).name, entries_per_file, 1)
+    try:
+        for topic, queue_id, _ in queue_folders(store / QUEUES, fs):
+            if topic in batched or not wants_queue(topic, queue_id):
+                continue
+            tail = old.find(topic, queue_id)
+            if tail is not None:
+                below = old.offset_at(tail, lambda entry: entry.position >= first_position)
+                derived.keep_offset(topic, queue_id, below)
+    finally:
+        old.close()
+        derived.close()
 
 
 def format_of(log: Log, store: Path) -> Format:
@@ -283,18 +375,19 @@ def _state_sizes(fs: FileSystem, store: Path, sizes: Sizes) -> None:
         snapshot.write(fs, path, {**stated, **now})
 
 
-def _count(log: Log, first_position: int) -> tuple[int, int]:
-    """Return how many consume queues there are, and entries of records in them."""
-    counters = array("q", bytes(32))
+def count_entries(log: Log, files: Iterable[EntryFile], first_position: int) -> dict[Path, int]:
+    """Return for the folder of each consume queue how many entries of records are in its files."""
     sums, counts = array("Q", bytes(8 * BLOCKS)), array("q", bytes(8 * BLOCKS))
-    folders = set()
-    for found in entry_files(log)[0]:
-        if found.kind == kernel.BATCH:
+    found: dict[Path, int] = {}
+    for file in files:
+        if file.kind == kernel.BATCH:
             continue
-        folders.add(found.path.parent)
-        for data, number in read_entries(log.fs, found):
+        counters = array("q", bytes(32))
+        for data, number in read_entries(log.fs, file):
             kernel.sum_entries(
-                *(data, found.kind, found.queue, found.topic, number, _FIRST_STARTS, NO_DEAD),
+                *(data, file.kind, file.queue, file.topic, number, _FIRST_STARTS, NO_DEAD),
                 *(first_position, first_position, ALL, False, sums, counts, counters),
             )
-    return len(folders), counters[kernel.ENTRIES]
+        folder = file.path.parent
+        found[folder] = found.get(folder, 0) + counters[kernel.ENTRIES]
+    return found

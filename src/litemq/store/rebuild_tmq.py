@@ -16,6 +16,7 @@ from litemq.store.segment_walk import Batch, Damage
 
 OnDamage = Callable[[Damage], None]
 
+TMP: Final = ".tmp"
 _MOST_WAITING: Final = 1 << 20
 _CHUNK: Final = TMQ_ENTRY_SIZE * 10_000
 
@@ -30,11 +31,16 @@ def rebuild_tmq(log: Log, on_batch: OnBatch | None = None) -> tuple[int, Damages
     return count, damage
 
 
-def rebuild_stream(log: Log, number: int, on_batch: OnBatch | None = None, on_damage: OnDamage | None = None) -> int:
-    """Write one queue's index file anew, replaced in one step and not synced; return how many entries it has."""
+def rebuild_stream(
+    log: Log, number: int, on_batch: OnBatch | None = None, on_damage: OnDamage | None = None, mark: str = ""
+) -> int:
+    """Write one queue's index file anew, replaced in one step and not synced; return how many entries it has.
+
+    Two that work on one queue at the same time have a ``mark`` each.
+    """
     folder = log.files.streams[number].folder
     assert folder is not None
-    new = folder / (TMQ_INDEX + ".tmp")
+    new = folder / (TMQ_INDEX + mark + TMP)
     log.fs.remove(new)
     file = log.fs.create(new, 0)
     written = 0

@@ -26,6 +26,9 @@ TABLE_ROWS: Final = 1024
 _HOPS: Final = 64
 """Records looked at to learn where a single file starts."""
 
+NO_END: Final = (1 << 63) - 1
+"""Behind every position."""
+
 CUT_REASON: Final = "record is cut by the end of its segment"
 
 
@@ -101,20 +104,22 @@ class SegmentWalk:
         self._looked_twice = -1
         self._reason = ""
 
-    def batches(self, first_position: int = -1, place: int = 0) -> Iterator[Batch]:
+    def batches(self, first_position: int = -1, place: int = 0, end: int = NO_END) -> Iterator[Batch]:
         """Yield the sound records at or behind ``first_position``, and report every damage there.
 
-        ``place`` is where a frame of the segment starts, and the walk with it.
+        ``place`` is where a frame of the segment starts, and the walk with it.  It ends at the first record at or
+        behind position ``end``.
         """
         at: int | None = place
         used = 0
-        while at is not None:
+        while at is not None and self._start + at < end:
             count, at, why = self._scan(at, used)
             used += count
             self._reason = rows.REASONS.get(why, CUT_REASON)
             if why == rows.COMPRESSED:
                 if self._unfolds(used - 1):
-                    if used < self._room and at < self._window.end:  # behind it another window would be loaded
+                    # Behind the window another one would be loaded.
+                    if used < self._room and at < self._window.end and self._start + at < end:
                         continue
                     why = rows.ROOM
                 else:
@@ -122,11 +127,14 @@ class SegmentWalk:
                     at -= self._table[used * rows.WIDTH + rows.SIZE]
                     why = rows.NOT_DECOMPRESSED
             if used:  # before anything else is read into the window
-                batch = self._batch(used, first_position)
+                batch = self._batch(used, first_position, end)
                 if batch is not None:
                     yield batch
                 used = 0
-            at = self._next(at, why, first_position)
+            if self._start + at < end:
+                at = self._next(at, why, first_position)
+            else:
+                self.written = at
 
     def _scan(self, at: int, used: int) -> tuple[int, int, int]:
         window = self._window
@@ -160,9 +168,11 @@ class SegmentWalk:
             return False
         return True
 
-    def _batch(self, count: int, first_position: int) -> Batch | None:
+    def _batch(self, count: int, first_position: int, end: int) -> Batch | None:
         first = 0
         table = self._table
+        while count and table[(count - 1) * rows.WIDTH + rows.POSITION] >= end:
+            count -= 1
         while first < count and table[first * rows.WIDTH + rows.POSITION] < first_position:
             first += 1
         if first == count:

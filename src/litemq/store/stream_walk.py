@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from litemq.format.record import Format
 from litemq.store.frames import SIZE_FIELD
 from litemq.store.log_files import SegmentFile, Stream
-from litemq.store.segment_walk import Batch, Damage, SegmentWalk, claimed_start, stated_start
+from litemq.store.segment_walk import NO_END, Batch, Damage, SegmentWalk, claimed_start, stated_start
 from litemq.store.window import Window
 
 if TYPE_CHECKING:
@@ -53,45 +53,66 @@ class StreamWalk:
         self, first_position: int, buffer: bytearray, table: array[int], *, is_exact: bool = False
     ) -> Iterator[Batch]:
         """Yield sound records; when ``is_exact`` one starts at ``first_position`` and nothing before it is read."""
-        flushed = self._log.live.flushed if self._log.live is not None else None
         follow: int | None = 0
         for index, segment in enumerate(self._stream.segments):
             behind = self._is_before(index, first_position)
-            if behind is not None:
-                self._reach(index, Reached(segment, segment.number or 0, behind))
-                continue
-            try:
-                file = self._log.open_file(segment.path)
-            except FileNotFoundError:
-                if self._log.live is None:
-                    raise
-                continue  # retention was faster
-            try:
-                window = Window(file, file.size(), buffer)
-                start = self._start(segment, window, follow)
-                if index == 0:
-                    self._log.first_positions[self._number] = start
-                if flushed is not None:
-                    window.size = max(0, min(window.size, flushed - start))
-                walk = SegmentWalk(
-                    self._fmt,
-                    self._magic,
-                    segment,
-                    start,
-                    window,
-                    table,
-                    is_last=partial(self._is_last, index),
-                    report=self._report,
-                    is_live=self._log.live is not None,
-                    stream=self._number,
-                    checked_from=self._log.checked_from,
+            if behind is None:
+                follow = yield from self._segment(
+                    index, follow, first_position, NO_END, buffer, table, is_exact=is_exact
                 )
-                place = max(0, first_position - start) if is_exact else 0
-                yield from walk.batches(first_position, place)
-            finally:
-                file.close()
-            self._reach(index, Reached(segment, start, start + walk.written))
-            follow = None if walk.is_lost else start + walk.written
+            else:
+                self._reach(index, Reached(segment, segment.number or 0, behind))
+
+    def part(self, index: int, start: int, end: int, buffer: bytearray, table: array[int]) -> Iterator[Batch]:
+        """Yield the sound records of one segment from ``start``, where one starts, to before ``end``."""
+        yield from self._segment(index, 0, start, end, buffer, table, is_exact=True)
+
+    def _segment(
+        self,
+        index: int,
+        follow: int | None,
+        first_position: int,
+        end: int,
+        buffer: bytearray,
+        table: array[int],
+        *,
+        is_exact: bool,
+    ) -> Generator[Batch, None, int | None]:
+        """Yield the sound records of one segment; return where the next one starts, None when that is not known."""
+        segment = self._stream.segments[index]
+        flushed = self._log.live.flushed if self._log.live is not None else None
+        try:
+            file = self._log.open_file(segment.path)
+        except FileNotFoundError:
+            if self._log.live is None:
+                raise
+            return follow  # retention was faster
+        try:
+            window = Window(file, file.size(), buffer)
+            start = self._start(segment, window, follow)
+            if index == 0:
+                self._log.first_positions[self._number] = start
+            if flushed is not None:
+                window.size = max(0, min(window.size, flushed - start))
+            walk = SegmentWalk(
+                self._fmt,
+                self._magic,
+                segment,
+                start,
+                window,
+                table,
+                is_last=partial(self._is_last, index),
+                report=self._report,
+                is_live=self._log.live is not None,
+                stream=self._number,
+                checked_from=self._log.checked_from,
+            )
+            place = max(0, first_position - start) if is_exact else 0
+            yield from walk.batches(first_position, place, end)
+        finally:
+            file.close()
+        self._reach(index, Reached(segment, start, start + walk.written))
+        return None if walk.is_lost else start + walk.written
 
     def _reach(self, index: int, reached: Reached) -> None:
         if index == 0:

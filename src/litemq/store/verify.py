@@ -18,7 +18,8 @@ from litemq.store.deletions import as_table, has_changes, is_empty, take_changes
 from litemq.store.fs import FileSystem
 from litemq.store.log_walk import Damages, Log, open_log
 from litemq.store.segment_walk import Batch
-from litemq.store.verify_index import IndexCheck, IndexReport, has_index
+from litemq.store.verify_index import IndexCheck, IndexReport
+from litemq.store.verify_index_files import has_index
 from litemq.store.verify_queues import NO_DEAD, QueueCheck, QueueReport
 
 JsonValue = str | int | bool | None | list[dict[str, str | int]] | dict[str, int]

@@ -8,7 +8,7 @@ Memory: a table of sums, one for each 16 MiB of the log; where the two differ, u
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -54,6 +54,14 @@ class QueueReport:
     def is_ok(self) -> bool:
         return not (self.missing or self.wrong or self.dangling)
 
+    def add(self, other: QueueReport) -> None:
+        """Take in what was found elsewhere."""
+        self.queues += other.queues
+        self.entries += other.entries
+        self.missing += other.missing
+        self.wrong += other.wrong
+        self.dangling += other.dangling
+
 
 @dataclass(frozen=True, slots=True)
 class EntryFile:
@@ -68,57 +76,223 @@ class EntryFile:
     """Of its first entry in the queue."""
 
 
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What decides which entry a record should have."""
+
+    kind: int
+    dead: array[int]
+    batch: array[int]
+    end: int
+    """Every record below this position must have its entry."""
+
+    @classmethod
+    def of(cls, log: Log, dead: array[int] = NO_DEAD) -> Rules:
+        """Return those of a log of which ``dead`` was taken away."""
+        kind = kernel.TMQ if log.format is TMQ else kernel.LITEMQ if log.format is LITEMQ else kernel.ROCKETMQ
+        batched = (topic.encode("utf-8", "surrogateescape") for topic in batch_topics(log))
+        batch = array("q", [*sorted(map(kernel.key_of_topic, batched)), 0])
+        return cls(kind, dead, batch, _end_while_live(log, kind))
+
+    @property
+    def blocks(self) -> int:
+        """Return how many sums are kept."""
+        return TREE_BLOCKS if self.kind == kernel.TMQ else BLOCKS
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Where one log lies, known after it was walked."""
+
+    stream: int
+    base: int
+    """Where its first block begins."""
+    first_position: int
+    end: int
+    """Entries that point at or behind it have no record."""
+    starts: array[int]
+    """Of its segments."""
+    is_live: bool
+
+
 class QueueCheck:
     """Fed with every batch of one walk; then ``finish``."""
 
     def __init__(self, log: Log, dead: array[int] = NO_DEAD) -> None:
         self._log = log
-        self._dead = dead
-        self._sections: dict[int, _Section] = {}
-        self._is_tmq = log.format is TMQ
-        self._kind = kernel.TMQ if self._is_tmq else kernel.LITEMQ if log.format is LITEMQ else kernel.ROCKETMQ
-        batched = (topic.encode("utf-8", "surrogateescape") for topic in batch_topics(log))
-        self._batch = array("q", [*sorted(map(kernel.key_of_topic, batched)), 0])
-        self._end = _end_while_live(log, self._kind)
+        self._rules = Rules.of(log, dead)
+        self._sums: dict[int, array[int]] = {}
+        self._bases: dict[int, int] = {}
 
     def add(self, batch: Batch) -> None:
-        section = self._sections.get(batch.stream)
-        if section is None:
-            section = self._sections[batch.stream] = _Section(
-                batch.stream, batch.start, self._kind, self._dead, self._batch
-            )
-        section.add(batch, self._end)
+        sums = self._sums.get(batch.stream)
+        if sums is None:
+            sums = self._sums[batch.stream] = no_sums(self._rules)
+            self._bases[batch.stream] = batch.start
+        sum_rows(batch, self._rules, self._bases[batch.stream], sums)
 
     def finish(self) -> QueueReport:
         """Compare; the log may be walked again where the sums differ."""
-        log = self._log
+        log, rules = self._log, self._rules
         report = QueueReport()
         ends = [log.end_of(stream) for stream in range(len(log.reached))]
         segment_starts = [array("q", [found.start for found in reached] or [0]) for reached in log.reached]
         first_positions = list(log.first_positions)
         for number in range(len(log.files.streams)):
             files, queues = self._entry_files(number)
-            section = self._sections.get(number) or _Section(
-                number, first_positions[number], self._kind, self._dead, self._batch
-            )
-            section.starts = segment_starts[number]
+            first = first_positions[number]
+            end = min(ends[number], rules.end)
+            base = self._bases.get(number, first)
+            bounds = Bounds(number, base, first, end, segment_starts[number], log.live is not None)
+            sums = self._sums.pop(number, None) or no_sums(rules)
             report.queues += queues
-            section.compare(
-                log.fs, files, first_positions[number], min(ends[number], self._end), log.live is not None, report
-            )
-            section.resolve(log, files, report)
-            self._sections.pop(number, None)
+            report.add(compare(log, files, rules, bounds, sums))
         return report
 
     def _entry_files(self, stream: int) -> tuple[list[EntryFile], int]:
         log = self._log
-        if self._is_tmq:
+        if self._rules.kind == kernel.TMQ:
             folder = log.files.streams[stream].folder
             path = folder / TMQ_INDEX if folder is not None else None
             if path is None or not log.fs.exists(path):
                 return [], 1
             return [EntryFile(path, kernel.TMQ, TMQ_ENTRY_SIZE, stream, -1, 0)], 1
         return entry_files(log)
+
+
+def no_sums(rules: Rules) -> array[int]:
+    """Return the sums of no record, block by block."""
+    return array("Q", bytes(8 * rules.blocks))
+
+
+def sum_rows(batch: Batch, rules: Rules, base: int, sums: array[int]) -> None:
+    """Add the entries that records should have to the sums of their blocks."""
+    kernel.sum_rows(
+        batch.view,
+        batch.table,
+        batch.first,
+        batch.count,
+        rules.kind,
+        batch.stream,
+        rules.dead,
+        rules.batch,
+        base,
+        rules.end,
+        sums,
+    )
+
+
+def compare(log: Log, files: list[EntryFile], rules: Rules, bounds: Bounds, sums: array[int]) -> QueueReport:
+    """Compare entries with the sums of a walk, which are used up."""
+    report, counts = sum_entries(log.fs, files, rules, bounds, sums)
+    for group, total in groups(sums, counts):
+        report.add(match(log, files, rules, bounds, group, total))
+    return report
+
+
+def sum_entries(
+    fs: FileSystem, files: list[EntryFile], rules: Rules, bounds: Bounds, sums: array[int]
+) -> tuple[QueueReport, array[int]]:
+    """Take every entry off the sums; return what needs no look at the log, and how many entries are in each block."""
+    counts = array("q", bytes(8 * len(sums)))
+    counters = array("q", bytes(32))
+    for file in files:
+        for data, number in read_entries(fs, file):
+            kernel.sum_entries(
+                data,
+                file.kind,
+                file.queue,
+                file.topic,
+                number,
+                bounds.starts,
+                rules.dead,
+                bounds.first_position,
+                bounds.base,
+                bounds.end,
+                bounds.is_live,
+                sums,
+                counts,
+                counters,
+            )
+    return QueueReport(entries=counters[kernel.ENTRIES], dangling=counters[kernel.DANGLING]), counts
+
+
+def groups(sums: array[int], counts: array[int]) -> Iterator[tuple[list[int], int]]:
+    """Yield the blocks whose sums differ, as many together as memory allows, with how many entries they have."""
+    group: list[int] = []
+    total = 0
+    for block, difference in enumerate(sums):
+        if difference:
+            if group and total + counts[block] > _MAX_COLLECTED:
+                yield group, total
+                group, total = [], 0
+            group.append(block)
+            total += counts[block]
+    if group:
+        yield group, total
+
+
+def match(log: Log, files: list[EntryFile], rules: Rules, bounds: Bounds, group: list[int], total: int) -> QueueReport:
+    """Look at each record and entry of some blocks."""
+    wanted = bytearray(rules.blocks)
+    for block in group:
+        wanted[block] = 1
+    entries, used = _collect(log.fs, files, rules, bounds, wanted, total)
+    sort_rows(entries, kernel.ENTRY_WIDTH, kernel.ENTRY_WIDTH, used)
+    counters = array("q", bytes(32))
+    cursor = 0
+    low, high = span(bounds.base, bounds.end, group, len(wanted))
+    has_extension = log.format is ROCKETMQ and log.store is not None and log.fs.is_dir(log.store / _EXTENSION)
+    for batch in log.batches(low, streams=range(bounds.stream, bounds.stream + 1)):
+        if batch.table[batch.first * rows.WIDTH + rows.POSITION] >= high:
+            break
+        cursor = kernel.match_rows(
+            batch.view,
+            batch.table,
+            batch.first,
+            batch.count,
+            rules.kind,
+            bounds.stream,
+            rules.dead,
+            rules.batch,
+            bounds.base,
+            bounds.end,
+            wanted,
+            entries,
+            used,
+            cursor,
+            counters,
+            has_extension,
+        )
+    return QueueReport(
+        missing=counters[kernel.MISSING],
+        wrong=counters[kernel.WRONG],
+        dangling=counters[kernel.DANGLING] + used - cursor,
+    )
+
+
+def _collect(
+    fs: FileSystem, files: list[EntryFile], rules: Rules, bounds: Bounds, wanted: bytearray, total: int
+) -> tuple[array[int], int]:
+    entries = array("q", bytes(8 * kernel.ENTRY_WIDTH * max(1, total)))
+    used = 0
+    for file in files:
+        for data, number in read_entries(fs, file):
+            used = kernel.collect_entries(
+                data,
+                file.kind,
+                file.queue,
+                file.topic,
+                number,
+                bounds.starts,
+                rules.dead,
+                bounds.base,
+                bounds.end,
+                wanted,
+                entries,
+                used,
+            )
+    return entries, used
 
 
 def entry_files(log: Log) -> tuple[list[EntryFile], int]:
@@ -136,16 +310,22 @@ def entry_files(log: Log) -> tuple[list[EntryFile], int]:
     ):
         if entry_kind == kernel.BATCH and kind == kernel.LITEMQ:
             continue
-        for topic, queue_id, path in queue_folders(log.store / folder, log.fs):
-            queues += 1
-            raw = topic.encode("utf-8", "surrogateescape")
-            keys = kernel.key_of_queue(raw, queue_id), kernel.key_of_topic(raw)
-            found += [
-                EntryFile(path / name, entry_kind, entry_size, *keys, int(name) // entry_size)
-                for name in log.fs.names(path)
-                if name.isascii() and name.isdigit()
-            ]
+        folders = list(queue_folders(log.store / folder, log.fs))
+        queues += len(folders)
+        found += files_of(folders, log.fs, entry_kind, entry_size)
     return found, queues
+
+
+def files_of(
+    folders: Iterable[tuple[str, int, Path]], fs: FileSystem, kind: int, entry_size: int
+) -> Iterator[EntryFile]:
+    """Yield the files of queues: topic, number and folder."""
+    for topic, queue_id, path in folders:
+        raw = topic.encode("utf-8", "surrogateescape")
+        keys = kernel.key_of_queue(raw, queue_id), kernel.key_of_topic(raw)
+        for name in fs.names(path):
+            if name.isascii() and name.isdigit():
+                yield EntryFile(path / name, kind, entry_size, *keys, int(name) // entry_size)
 
 
 def _end_while_live(log: Log, kind: int) -> int:
@@ -189,137 +369,3 @@ def span(base: int, end: int, group: list[int], blocks: int) -> tuple[int, int]:
     if (end - base) >> kernel.BLOCK_SHIFT >= blocks:  # longer than the table: each block stands for several parts
         return base, end
     return base + (group[0] << kernel.BLOCK_SHIFT), base + ((group[-1] + 1) << kernel.BLOCK_SHIFT)
-
-
-class _Section:
-    """One log's sums, block by block: what records add, entries take away."""
-
-    def __init__(self, stream: int, base: int, kind: int, dead: array[int], batch: array[int]) -> None:
-        self.starts = _NO_STARTS
-        self._stream = stream
-        self._base = base
-        self._kind = kind
-        self._dead = dead
-        self._batch = batch
-        self._sums = array("Q", bytes(8 * (TREE_BLOCKS if kind == kernel.TMQ else BLOCKS)))
-        self._counts = array("q")
-        self._end = ALL
-
-    def add(self, batch: Batch, end: int) -> None:
-        kernel.sum_rows(
-            batch.view,
-            batch.table,
-            batch.first,
-            batch.count,
-            self._kind,
-            self._stream,
-            self._dead,
-            self._batch,
-            self._base,
-            end,
-            self._sums,
-        )
-
-    def compare(
-        self,
-        fs: FileSystem,
-        files: list[EntryFile],
-        first_position: int,
-        end: int,
-        is_live: bool,
-        report: QueueReport,
-    ) -> None:
-        """Take every entry off the sums, and count what needs no look at the log."""
-        self._end = end
-        self._counts = array("q", bytes(8 * len(self._sums)))
-        counters = array("q", bytes(32))
-        for file in files:
-            for data, number in read_entries(fs, file):
-                kernel.sum_entries(
-                    data,
-                    file.kind,
-                    file.queue,
-                    file.topic,
-                    number,
-                    self.starts,
-                    self._dead,
-                    first_position,
-                    self._base,
-                    end,
-                    is_live,
-                    self._sums,
-                    self._counts,
-                    counters,
-                )
-        report.entries += counters[kernel.ENTRIES]
-        report.dangling += counters[kernel.DANGLING]
-
-    def resolve(self, log: Log, files: list[EntryFile], report: QueueReport) -> None:
-        """Look at each record and entry of the blocks whose sums differ."""
-        group: list[int] = []
-        total = 0
-        for block, difference in enumerate(self._sums):
-            if difference:
-                if group and total + self._counts[block] > _MAX_COLLECTED:
-                    self._match(log, files, group, total, report)
-                    group, total = [], 0
-                group.append(block)
-                total += self._counts[block]
-        if group:
-            self._match(log, files, group, total, report)
-
-    def _match(self, log: Log, files: list[EntryFile], group: list[int], total: int, report: QueueReport) -> None:
-        wanted = bytearray(len(self._sums))
-        for block in group:
-            wanted[block] = 1
-        entries, used = self._collect(log.fs, files, wanted, total)
-        sort_rows(entries, kernel.ENTRY_WIDTH, kernel.ENTRY_WIDTH, used)
-        counters = array("q", bytes(32))
-        cursor = 0
-        low, high = span(self._base, self._end, group, len(wanted))
-        has_extension = log.format is ROCKETMQ and log.store is not None and log.fs.is_dir(log.store / _EXTENSION)
-        for batch in log.batches(low, streams=range(self._stream, self._stream + 1)):
-            if batch.table[batch.first * rows.WIDTH + rows.POSITION] >= high:
-                break
-            cursor = kernel.match_rows(
-                batch.view,
-                batch.table,
-                batch.first,
-                batch.count,
-                self._kind,
-                self._stream,
-                self._dead,
-                self._batch,
-                self._base,
-                self._end,
-                wanted,
-                entries,
-                used,
-                cursor,
-                counters,
-                has_extension,
-            )
-        report.missing += counters[kernel.MISSING]
-        report.wrong += counters[kernel.WRONG]
-        report.dangling += counters[kernel.DANGLING] + used - cursor
-
-    def _collect(self, fs: FileSystem, files: list[EntryFile], wanted: bytearray, total: int) -> tuple[array[int], int]:
-        entries = array("q", bytes(8 * kernel.ENTRY_WIDTH * max(1, total)))
-        used = 0
-        for file in files:
-            for data, number in read_entries(fs, file):
-                used = kernel.collect_entries(
-                    data,
-                    file.kind,
-                    file.queue,
-                    file.topic,
-                    number,
-                    self.starts,
-                    self._dead,
-                    self._base,
-                    self._end,
-                    wanted,
-                    entries,
-                    used,
-                )
-        return entries, used
