@@ -10,7 +10,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from litemq.spark.files import FileBackend
 from litemq.spark.options import ReadOptions
 from litemq.spark.planning import plan
-from litemq.spark.reading import Task, read_ranges
+from litemq.spark.reading import Task, leave_counters, read_ranges
 from litemq.spark.schema import Column
 
 if TYPE_CHECKING:
@@ -29,6 +29,8 @@ class LiteMQReader(DataSourceReader):
         # What is wanted travels with the partition: Spark has pickled this reader before it asks here.
         found = plan(self._backend, self._options)
         only = found.filter(self._options)
+        if self._options.counters_path:
+            leave_counters(self._backend, self._options.counters_path)
         return [InputPartition(Task(parts, only)) for parts in found.partitions]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

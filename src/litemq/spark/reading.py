@@ -48,7 +48,7 @@ def read_ranges(
 
     yield from decoder.batches(runs(), task.only)
     if options.counters_path:
-        _count(backend, options.counters_path)
+        leave_counters(backend, options.counters_path)
 
 
 def deals_with(backend: FileBackend, options: ReadOptions, damage: Damaged) -> bool:
@@ -71,8 +71,8 @@ def deals_with(backend: FileBackend, options: ReadOptions, damage: Damaged) -> b
     )
 
 
-def _count(backend: FileBackend, folder: str) -> None:
-    """Leave what this task read in a file of its own, for benchmarks and tests."""
+def leave_counters(backend: FileBackend, folder: str) -> None:
+    """Leave what was read by this plan or task in a file of its own, for benchmarks and tests."""
     counted = backend.counters
     Path(folder).mkdir(parents=True, exist_ok=True)
     Path(folder, f"{uuid.uuid4().hex}.json").write_text(
