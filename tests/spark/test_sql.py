@@ -208,7 +208,8 @@ def test_a_cluster(ask: Ask, tmp_path: Path) -> None:
         assert objects(ask("SELECT keys, body FROM orders", live, as_json=True)) == [
             {"keys": "o-17", "body": "17 apples"}
         ]
-        with pytest.raises(BadQuery, match="no table 'segments'"):
+        assert [one["topic"] for one in objects(ask("SELECT topic FROM topics", live, as_json=True))] == ["orders"]
+        with pytest.raises(BadQuery, match="no table 'segments'; tables are: .* topics, orders$"):
             ask("SELECT * FROM segments", live)
 
 
