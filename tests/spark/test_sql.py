@@ -72,8 +72,8 @@ def test_a_table(ask: Ask) -> None:
 
 
 def test_every_view(ask: Ask) -> None:
-    one = objects(ask("SELECT topic, queues, messages FROM topics ORDER BY topic", as_json=True))
-    assert one == [
+    topics = objects(ask("SELECT topic, queues, messages FROM topics ORDER BY topic", as_json=True))
+    assert topics == [
         {"topic": "%DLQ%billing", "queues": 1, "messages": 1},
         {"topic": "my-topic", "queues": 1, "messages": 1},
         {"topic": "orders", "queues": 2, "messages": 300},
