@@ -80,6 +80,7 @@ def test_views_over_brokers(spark: Any, cluster: Broker) -> None:  # noqa: ANN40
     ]
     assert all(row.bytes > 5 * 50 and row.first_timestamp <= row.last_timestamp for row in queues)
     topics = {row.topic: row for row in live(spark, cluster, view="topics").collect()}
+    assert {name for name in topics if not name.startswith("%")} == {"orders", "empty"}  # no broker's own
     assert (topics["orders"].queues, topics["orders"].messages) == (2, 10)
     assert topics["orders"].first_timestamp == min(row.first_timestamp for row in queues)
     assert (topics["empty"].messages, topics["empty"].last_timestamp) == (0, None)

@@ -6,15 +6,16 @@ Files tell it by the store's snapshot of progress, which is as old as its last c
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from litemq.client.admin import Admin
-from litemq.client.live_reads import LiveQueue
 from litemq.spark.errors import BadOption
 from litemq.spark.files import FileBackend
-from litemq.spark.live import BrokerBackend
 from litemq.store import snapshot
 from litemq.store.layout import Paths
+
+if TYPE_CHECKING:
+    from litemq.client.live_reads import LiveQueue
+    from litemq.spark.live import BrokerBackend
 
 _SHOWN: Final = 20
 
@@ -55,6 +56,8 @@ def committed_by_group(backend: BrokerBackend, group: str, queues: Iterable[Live
     Raises:
         UnknownGroup: no broker has the group.
     """
+    from litemq.client.admin import Admin  # not at the top: readers of files come by here, too
+
     with Admin(backend.brokers) as admin:
         admin.group(group)
     found = {queue: backend.live.committed(queue.broker, group, queue.topic, queue.queue_id) for queue in queues}

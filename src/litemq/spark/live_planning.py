@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from litemq.client.live_reads import LiveBroker, LiveQueue
+from litemq.features.dead_letter import DLQ_PREFIX
+from litemq.features.retry import RETRY_PREFIX
 from litemq.spark.errors import BadOption
 from litemq.spark.group_offsets import committed_by_group
 from litemq.spark.live import BrokerBackend, Lost, deal_with_loss
@@ -61,6 +63,17 @@ def topics_shown(name: str) -> bool:
     from litemq.spark.planning import is_reserved
 
     return not is_reserved(name) and not name.startswith("%")
+
+
+def own_topics(brokers: str) -> frozenset[str]:
+    """Return the topics that brokers have for themselves and for tools; retries and dead letters are none of them."""
+    from litemq.client.admin import Admin  # not at the top: tasks come by here, too
+
+    with Admin(brokers) as admin:
+        every = admin.topics(system=True)
+    return frozenset(
+        one.topic for one in every if one.is_system and not one.topic.startswith((RETRY_PREFIX, DLQ_PREFIX))
+    )
 
 
 def start_offsets(backend: BrokerBackend, options: ReadOptions, queues: Iterable[LiveQueue]) -> dict[LiveQueue, int]:

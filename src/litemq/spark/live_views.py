@@ -13,7 +13,7 @@ from litemq.format import rows
 from litemq.format._scan_cy import scan_apart
 from litemq.format.record import FORMATS
 from litemq.spark.live import BrokerBackend
-from litemq.spark.live_planning import look
+from litemq.spark.live_planning import look, own_topics
 from litemq.spark.options import ReadOptions
 from litemq.spark.planning import Topics
 from litemq.spark.views import Row, topics_of
@@ -21,7 +21,10 @@ from litemq.spark.views import Row, topics_of
 
 def _queues(options: ReadOptions, wants_times: bool) -> Iterator[Row]:
     backend = BrokerBackend(options.brokers, options)
+    hidden = frozenset() if Topics(options).named else own_topics(options.brokers)
     for queue in look(backend, options).queues:
+        if queue.topic in hidden:
+            continue
         is_empty = queue.min_offset >= queue.max_offset
         ends = () if is_empty or not wants_times else (queue.min_offset, queue.max_offset - 1)
         times = [_stored_at(backend, queue, offset) for offset in ends] or [None, None]

@@ -18,6 +18,7 @@ from litemq.client.live_reads import LiveReader
 from litemq.spark.errors import BadQuery, message_of
 from litemq.spark.files import FileBackend
 from litemq.spark.jobs.job import Source
+from litemq.spark.live_planning import own_topics
 from litemq.spark.options import VIEWS, read_options
 from litemq.spark.planning import Topics, is_reserved
 from litemq.spark.schema import DEAD_LETTERS, MESSAGES
@@ -65,8 +66,7 @@ def tables_of(source: Source) -> Tables:
     options = read_options({**place, **source.options})
     topics = Topics(options)
     if source.brokers:
-        with LiveReader(options.brokers, timeout=_ASK_S) as reader:
-            names = {topic.name for broker in reader.bounds(topics.named or None) for topic in broker.topics}
+        names = _topics_at(options.brokers, topics.named)
     else:
         names = _topics_in(FileBackend(options.path, options.format))
     chosen = sorted(name for name in names if name in topics.named or (not topics.named and not is_reserved(name)))
@@ -81,9 +81,18 @@ def tables_of(source: Source) -> Tables:
     )
 
 
+def _topics_at(brokers: str, named: Sequence[str]) -> set[str]:
+    with LiveReader(brokers, timeout=_ASK_S) as reader:
+        names = {topic.name for broker in reader.bounds(named or None) for topic in broker.topics}
+    return names if named else names - own_topics(brokers)
+
+
 def _topics_in(backend: FileBackend) -> set[str]:
     if backend.trusted:
         return {queue.topic for queue in backend.bounds()} | backend.batch_topics()
+    from litemq.spark.session import check_spark
+
+    check_spark()
     from litemq.spark.views import walked_topics
 
     return walked_topics(backend)

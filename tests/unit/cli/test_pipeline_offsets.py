@@ -201,7 +201,7 @@ def test_fork(it: Offsets, tmp_path: Path) -> None:
 def test_what_is_no_checkpoint_of_ours(it: Offsets, what: str) -> None:
     if what != "nothing":
         batches = [] if what == "no batch" else [["not ours" if what == "another source" else live_offset()]]
-        write_checkpoint(it.folder, *batches, done=1)  # type: ignore[arg-type]
+        write_checkpoint(it.folder, *batches, done=1)
     if what == "another format":
         (it.folder / "offsets" / "0").write_text("v9\n{}\n{}")
     said = {
