@@ -6,14 +6,15 @@ It writes nothing but its report.  Brokers may be at work meanwhile: everything 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from litemq.format.names import CHANGES_TOPIC, PROGRESS_TOPIC, STATS_TOPIC
 from litemq.spark.jobs import audit_findings as sums
 from litemq.spark.jobs import audit_frames as frames
-from litemq.spark.jobs.audit_findings import Ends, Finding, Known, Place, Standing, Stored
+from litemq.spark.jobs import audit_groups as groups
+from litemq.spark.jobs.audit_findings import Ends, Finding, Known, Place, Standing
 from litemq.spark.jobs.audit_ground import Ground, ground_of
 from litemq.spark.jobs.job import Cell, Report, Run, Source, Table
 from litemq.spark.options import read_options
@@ -116,7 +117,7 @@ class _Go:
         if progress is None or ground.snapshot_position is None:
             return ground.standings
         every = {(one.group, one.place): one for one in ground.standings}
-        for one in frames.newest(frames.steps(progress), ground.snapshot_position):
+        for one in groups.newest(groups.steps(progress), ground.snapshot_position):
             every[one.group, one.place] = one
         ground.standings = list(every.values())
         return ground.standings
@@ -163,7 +164,9 @@ class _Go:
             if wrong is not None:
                 self._findings.append(wrong)
             hour = sums.hour_text(one.hour)
-            rows.append((one.topic, one.broker or None, hour, one.sent, one.stored, state if wrong is None else wrong.kind))
+            rows.append(
+                (one.topic, one.broker or None, hour, one.sent, one.stored, state if wrong is None else wrong.kind)
+            )
         self._table("hours", "sent and stored", ("topic", "broker", "hour", "sent", "stored", "state"), rows)
         self._report.figures["sent"] = sum(int(row[3] or 0) for row in rows)
         self._report.figures["stored"] = sum(int(row[4] or 0) for row in rows)
@@ -179,7 +182,7 @@ class _Go:
         if not self._is_all:
             self._report.notes.append("A time range was asked for: what groups consumed is not compared.")
             return
-        dead = frames.dead_letters(self._spark, self._audit.source, ground, self._stored)
+        dead = groups.dead_letters(self._spark, self._audit.source, ground, self._stored)
         found, wrong = sums.balances(standings, ground.queues, self._stored, dead)
         self._findings += wrong
         rows: Rows = [
@@ -193,8 +196,8 @@ class _Go:
             return
         places = [place for place in self._stored if not (ground.queues.get(place, Ends(0, 0)).low or 0)]
         rows: Rows = []
-        for group, topic, hour, count, *times in frames.latency(found, frames.steps(progress), places):
-            rows.append((group, topic, sums.hour_text(hour), count, *times))
+        for one in groups.latency(found, groups.steps(progress), places):
+            rows.append((one.group, one.topic, sums.hour_text(one.hour), *one[3:]))
         headers = ("group", "topic", "hour", "messages", "p50_ms", "p95_ms", "p99_ms", "max_ms")
         self._table("latency", "from stored to confirmed, to the second", headers, rows)
 
