@@ -96,7 +96,12 @@ class _Go:
     def _compare(self, ground: Ground, told: dict[str, DataFrame | None], found: DataFrame) -> None:
         standings = self._standings(ground, told[PROGRESS_TOPIC])
         self._report.figures["messages"] = found.count()
-        ground.queues = _trimmed(ground)
+        before, ground.queues = ground.queues, _trimmed(ground)
+        self._swept = {
+            place[:2]: sums.FOREVER
+            for place, ends in ground.queues.items()
+            if ends != before[place] and (ends.low or 0) >= (ends.high or 0)
+        }
         found = frames.cut(self._spark, found, ground.queues, ground)
         works: tuple[Callable[[], None], ...] = (
             lambda: self._queues(ground, found),
@@ -150,7 +155,7 @@ class _Go:
         known = Known(
             counting=frozenset(counted_to),
             marks=tuple(frames.marks(stats)),
-            whole_from=sums.whole_from(ground.queues, self._firsts, earliest, taken),
+            whole_from=sums.whole_from(ground.queues, self._firsts, earliest, taken) | self._swept,
             since=self._since,
             until=self._until,
         )
