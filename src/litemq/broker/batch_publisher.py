@@ -197,7 +197,7 @@ class BatchPublisher:
         except LiteMQError as error:
             if len(error.appended) != len(made):
                 raise
-            self._note_sent(key, made, error.appended)
+            self._note_sent(key, made, [one for one in error.appended if isinstance(one, Appended)])
 
     def _note_sent(self, key: Key, messages: list[Message], appended: Sequence[Appended]) -> None:
         """Count what became visible; the producer's id stands for its group."""

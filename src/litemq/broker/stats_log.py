@@ -116,7 +116,7 @@ class StatsLog:
             record = reader.message_at(STATS_TOPIC, 0, max(end - 1, 0))
         except CorruptRecord:
             record = None
-        return 0 if record is None else record.store_time
+        return (record.store_time or 0) if record is not None else 0
 
     def _has_messages(self) -> bool:
         reader = self._store.reader

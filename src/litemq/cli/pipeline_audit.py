@@ -12,9 +12,7 @@ from litemq.cli.pipeline_frame import Common, carry_out, common_options, source_
 @click.command()
 @source_options
 @common_options
-def audit(
-    path: str, nameservers: str, topics: tuple[str, ...], since: str, until: str, **common: object
-) -> None:
+def audit(path: str, nameservers: str, topics: tuple[str, ...], since: str, until: str, **common: object) -> None:
     """Check that sent = stored = consumed + pending + dead.
 
     Compares the sends that brokers acknowledged with the messages in their logs, hour by hour, and those with what

@@ -7,6 +7,7 @@ import json
 import shutil
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,10 @@ PLAIN = _plain.load_plain("litemq.broker._sent_cy")
 
 def told(store: MessageStore) -> list[dict[str, Any]]:
     return [json.loads(record.body) for record in store.records(STATS_TOPIC, 0, 0, max_count=1000)]
+
+
+def stored_at(store: MessageStore, topic: str, offset: int = 0) -> int:
+    return store.records(topic, 0, offset)[0].store_time or 0
 
 
 def told_at(path: Path) -> list[dict[str, Any]]:
@@ -114,16 +119,20 @@ def test_what_is_sent_handed_out_and_confirmed(tmp_path: Path) -> None:
             for offset in (4, 6):
                 await commit(talk, offset)
                 count = len(told(broker.store))
-                await until(lambda count=count: len(told(broker.store)) > count)
+                await until(partial(has_more, broker, count))
             found = told(broker.store)
             assert all(list(record)[:2] == ["op", "hour"] for record in found)
-            assert broker.store.records(STATS_TOPIC, 0, 0)[0].store_time // HOUR_MS * HOUR_MS == found[0]["hour"]
+            assert stored_at(broker.store, STATS_TOPIC) // HOUR_MS * HOUR_MS == found[0]["hour"]
 
     asyncio.run(test())
     found = told_at(tmp_path / "store")
     assert total(found, "sent") == {("T", "pg"): 6}
     assert total(found, "delivered") == {("cg", "T"): 6}
     assert total(found, "acked") == {("cg", "T"): 6}
+
+
+def has_more(broker: Broker, count: int) -> bool:
+    return len(told(broker.store)) > count
 
 
 async def commit(talk: Talk, offset: int) -> None:
@@ -177,15 +186,14 @@ def start(path: Path) -> list[dict[str, Any]]:
 def test_an_unclean_stop_is_said(tmp_path: Path) -> None:
     async def use(broker: Broker, talk: Talk) -> None:
         await talk.send("T", b"x")
-        await until(lambda: told(broker.store))
+        await until(partial(has_more, broker, 0))
         await talk.send("T", b"y")
 
     crash(tmp_path / "store", use)
     counted, mark = start(tmp_path / "store")
     assert (counted["op"], mark["op"], mark["why"]) == ("counts", "incomplete", "the broker was not stopped")
     with MessageStore.open(tmp_path / "store", background=False) as store:
-        at = store.records(STATS_TOPIC, 0, 0)[0].store_time
-        newest = store.records("T", 0, 1)[0].store_time
+        at, newest = stored_at(store, STATS_TOPIC), stored_at(store, "T", 1)
     assert mark["since"] == at
     assert newest <= mark["until"] <= newest + 5_000
     assert start(tmp_path / "store") == [counted, mark]  # once
@@ -203,7 +211,7 @@ def test_clients_do_not_see_it(tmp_path: Path) -> None:
     async def test() -> None:
         async with running(tmp_path / "store") as (broker, talk):
             await talk.send("T", b"x")
-            await until(lambda: told(broker.store))
+            await until(partial(has_more, broker, 0))
             assert (await talk.send(STATS_TOPIC, b"x")).code == Code.NO_PERMISSION
             assert (await talk.pull(STATS_TOPIC, 0)).code != Code.SUCCESS
             listed = bytes((await talk.call(Ask.GET_ALL_TOPIC_CONFIG, {})).body or b"")

@@ -6,14 +6,15 @@ It writes nothing but its report.  Brokers may be at work meanwhile: everything 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from litemq.format.names import CHANGES_TOPIC, PROGRESS_TOPIC, STATS_TOPIC
 from litemq.spark.jobs import audit_findings as sums
 from litemq.spark.jobs import audit_frames as frames
-from litemq.spark.jobs.audit_findings import Ends, Finding, Known, Place, Standing, Stored
+from litemq.spark.jobs import audit_groups as groups
+from litemq.spark.jobs.audit_findings import Ends, Finding, Known, Place, Standing
 from litemq.spark.jobs.audit_ground import Ground, ground_of
 from litemq.spark.jobs.job import Cell, Report, Run, Source, Table
 from litemq.spark.options import read_options
@@ -95,7 +96,12 @@ class _Go:
     def _compare(self, ground: Ground, told: dict[str, DataFrame | None], found: DataFrame) -> None:
         standings = self._standings(ground, told[PROGRESS_TOPIC])
         self._report.figures["messages"] = found.count()
-        ground.queues = _trimmed(ground)
+        before, ground.queues = ground.queues, _trimmed(ground)
+        self._swept = {
+            place[:2]: sums.FOREVER
+            for place, ends in ground.queues.items()
+            if ends != before[place] and (ends.low or 0) >= (ends.high or 0)
+        }
         found = frames.cut(self._spark, found, ground.queues, ground)
         works: tuple[Callable[[], None], ...] = (
             lambda: self._queues(ground, found),
@@ -116,7 +122,7 @@ class _Go:
         if progress is None or ground.snapshot_position is None:
             return ground.standings
         every = {(one.group, one.place): one for one in ground.standings}
-        for one in frames.newest(frames.steps(progress), ground.snapshot_position):
+        for one in groups.newest(groups.steps(progress), ground.snapshot_position):
             every[one.group, one.place] = one
         ground.standings = list(every.values())
         return ground.standings
@@ -149,7 +155,7 @@ class _Go:
         known = Known(
             counting=frozenset(counted_to),
             marks=tuple(frames.marks(stats)),
-            whole_from=sums.whole_from(ground.queues, self._firsts, earliest, taken),
+            whole_from=sums.whole_from(ground.queues, self._firsts, earliest, taken) | self._swept,
             since=self._since,
             until=self._until,
         )
@@ -163,7 +169,9 @@ class _Go:
             if wrong is not None:
                 self._findings.append(wrong)
             hour = sums.hour_text(one.hour)
-            rows.append((one.topic, one.broker or None, hour, one.sent, one.stored, state if wrong is None else wrong.kind))
+            rows.append(
+                (one.topic, one.broker or None, hour, one.sent, one.stored, state if wrong is None else wrong.kind)
+            )
         self._table("hours", "sent and stored", ("topic", "broker", "hour", "sent", "stored", "state"), rows)
         self._report.figures["sent"] = sum(int(row[3] or 0) for row in rows)
         self._report.figures["stored"] = sum(int(row[4] or 0) for row in rows)
@@ -179,7 +187,7 @@ class _Go:
         if not self._is_all:
             self._report.notes.append("A time range was asked for: what groups consumed is not compared.")
             return
-        dead = frames.dead_letters(self._spark, self._audit.source, ground, self._stored)
+        dead = groups.dead_letters(self._spark, self._audit.source, ground, self._stored)
         found, wrong = sums.balances(standings, ground.queues, self._stored, dead)
         self._findings += wrong
         rows: Rows = [
@@ -193,8 +201,8 @@ class _Go:
             return
         places = [place for place in self._stored if not (ground.queues.get(place, Ends(0, 0)).low or 0)]
         rows: Rows = []
-        for group, topic, hour, count, *times in frames.latency(found, frames.steps(progress), places):
-            rows.append((group, topic, sums.hour_text(hour), count, *times))
+        for one in groups.latency(found, groups.steps(progress), places):
+            rows.append((one.group, one.topic, sums.hour_text(one.hour), *one[3:]))
         headers = ("group", "topic", "hour", "messages", "p50_ms", "p95_ms", "p99_ms", "max_ms")
         self._table("latency", "from stored to confirmed, to the second", headers, rows)
 

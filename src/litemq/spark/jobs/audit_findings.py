@@ -172,7 +172,7 @@ def whole_from(
 class Stored(NamedTuple):
     """The messages of one queue that are there."""
 
-    count: int
+    messages: int
     first: int
     last: int
     """Queue offsets."""
@@ -239,7 +239,7 @@ def balances(
         at = min(max(offset, low), end)
         letters = dead.get((group, place), Dead())
         balance = found.setdefault((group, place[1]), Balance(group, place[1]))
-        balance.stored += there.count if there is not None else 0
+        balance.stored += there.messages if there is not None else 0
         balance.consumed += at - low - letters.passed
         balance.pending += end - at - letters.waiting
         balance.dead += letters.passed + letters.waiting
@@ -263,7 +263,6 @@ def balances(
 
 def edges(place: Place, ends: Ends, stored: Stored | None) -> list[Finding]:
     """Return what is missing at both ends of a queue."""
-    broker, topic, queue_id = place
     low, high = ends.low, ends.high
     found = []
     if stored is None:
@@ -279,6 +278,12 @@ def edges(place: Place, ends: Ends, stored: Stored | None) -> list[Finding]:
 
 def _edge(place: Place, kind: str, start: int, end: int) -> Finding:
     broker, topic, queue_id = place
-    what = f"offset {start}" if end - start == 1 else f"offsets {start} to {end - 1}"
-    detail = f"{what}, the last of the queue, lead to no message" if kind == "tail" else f"{what} lead to no message"
+    detail = without_message(start, end, ", the last of the queue," if kind == "tail" else "")
     return Finding(kind=kind, topic=topic, broker=broker, queue_id=queue_id, count=end - start, detail=detail)
+
+
+def without_message(start: int, end: int, more: str = "") -> str:
+    """Return the words for offsets that lead to no message."""
+    if end - start == 1:
+        return f"offset {start}{more} leads to no message"
+    return f"offsets {start} to {end - 1}{more} lead to no message"
