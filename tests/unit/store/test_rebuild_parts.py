@@ -71,7 +71,7 @@ def test_a_store_with_a_history(fmt: WritableFormat, only: Part | None, tmp_path
 
 
 @settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+    max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
 @given(
     steps=st.lists(st.tuples(st.sampled_from("aabbcdp"), st.integers(0, 2)), max_size=40),
@@ -108,7 +108,7 @@ def test_any_history(
 
 
 @pytest.mark.parametrize("fmt", FORMATS)
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(4))
 def test_odd_offsets_and_damage(fmt: WritableFormat, seed: int, tmp_path: Path) -> None:
     """Offsets that go back, repeat, leap or are none; records without a possible queue; bits that flipped."""
     chance = random.Random(seed)
