@@ -9,7 +9,7 @@ NEED_PYTHON = $(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit(
 NEED_CLIENTS = for tool in java javac mvn go; do command -v $$tool >/dev/null || { echo "make clients: needs Java (a JDK), Maven and Go; the command $$tool is not here" >&2; exit 2; }; done
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up test check fmt ext lock crash fuzz soak chaos bench bench-rocketmq bench-latency bench-backlog bench-memory bench-pauses bench-transactions bench-python clients databases spark spark-chaos bench-spark docs clean
+.PHONY: help setup demo up test check fmt ext lock crash fuzz soak chaos bench bench-rocketmq bench-latency bench-backlog bench-memory bench-pauses bench-transactions bench-python clients databases spark spark-chaos spark-scale bench-spark docs clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-14s %s\n", $$1, $$2}' Makefile
@@ -95,13 +95,20 @@ spark: setup ## read stores with a real Spark; needs Java 17
 	@$(BIN)/python scripts/spark.py
 	@$(BIN)/python -m pytest -m spark --timeout=300 tests/spark
 
-spark-chaos: setup ## 50 kills of Spark drivers, workers and brokers; needs Java 17
+# LITEMQ_CHAOS_ROUNDS and LITEMQ_CHAOS_SEED choose how many kills of each kind of stream and which.
+spark-chaos: setup ## kill Spark drivers, executors, workers and brokers, twice 50 rounds; needs Java 17
 	@$(BIN)/python scripts/spark.py
 	@LITEMQ_CHAOS_ROUNDS=$${LITEMQ_CHAOS_ROUNDS:-50} $(BIN)/python -m pytest -m spark --timeout=0 tests/spark/test_chaos.py
 
-bench-spark: setup ## running brokers beside their files in Spark; needs Java 17
+# ARGS="--sizes 100000,200000 --jobs archive" shortens a run.
+spark-scale: setup ## archive and audit of 1, 2 and 5 million messages on a cluster; needs Java 17
 	@$(BIN)/python scripts/spark.py
-	@$(BIN)/python -m benchmarks.spark_live $(ARGS)
+	@$(BIN)/python -m benchmarks.spark.scale $(ARGS)
+
+# ARGS="--rows scan,slice --pairs 1 --messages 100000" shortens a run.
+bench-spark: setup ## reads and writes of Spark, beside Parquet; needs Java 17
+	@$(BIN)/python scripts/spark.py
+	@$(BIN)/python -m benchmarks.spark $(ARGS)
 
 docs: setup ## check the links of the documentation
 	@$(BIN)/python scripts/check.py docs

@@ -50,6 +50,11 @@ def run(directory: Path, count: int = 10_000_000) -> Iterator[Figure]:
             yield Figure("  per GiB", killed["open_s"] / killed["gib"], "s/GiB", bar)
 
 
+def build(store: Path, count: int) -> None:
+    """Make a store of ``count`` messages, in a process of its own."""
+    _child("build", store, count)
+
+
 def _child(work: str, store: Path, count: int, *more: str) -> dict[str, float]:
     command = [sys.executable, "-m", "benchmarks.big_store", work, str(store), str(count), *more]
     answer = subprocess.run(command, capture_output=True, text=True, check=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import statistics
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -57,6 +58,50 @@ def cpu_s(*roots: int) -> float:
             continue
         total += sum(int(field) for field in fields[11:15])
     return total / os.sysconf("SC_CLK_TCK")
+
+
+class Watch:
+    """CPU of processes that come and go, looked at a few times a second while a block runs.
+
+    What an executor started does not count as the worker's own once the executor is gone, so every process is noted.
+    """
+
+    def __init__(self, *roots: int) -> None:
+        self._roots = roots
+        self._seen: dict[tuple[int, str], int] = {}
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._look, daemon=True)
+
+    def __enter__(self) -> Watch:
+        self._note()
+        self._before = sum(self._seen.values())
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def add(self, pid: int) -> None:
+        """Watch another process, too, which has just been started."""
+        self._roots = (*self._roots, pid)
+
+    @property
+    def cpu_s(self) -> float:
+        """Return the CPU time since the block began."""
+        return (sum(self._seen.values()) - self._before) / os.sysconf("SC_CLK_TCK")
+
+    def _look(self) -> None:
+        while not self._ended.wait(0.2):
+            self._note()
+
+    def _note(self) -> None:
+        for pid in family(*self._roots):
+            try:
+                fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            self._seen[pid, fields[19]] = int(fields[11]) + int(fields[12])  # its start time tells it from a later one
 
 
 def measure(work: Work, rows: int, *others: int) -> Cost:
