@@ -24,6 +24,9 @@ LiteMQError
 │   ├── NotCoordinator        a broker that does not decide about this producer
 │   ├── NotOnline             a client that is not connected
 │   ├── BadFilter             a filter expression that cannot be compiled
+│   ├── BadCron               a cron expression that cannot be read, or that never fires
+│   ├── UnknownZone           no such time zone
+│   ├── BadJob                a cron job with a field that is missing or wrong
 │   └── Closed                the store, producer or consumer is closed
 ├── Unavailable           try again, maybe elsewhere
 │   ├── StoreFull             the disk is (nearly) full: writes are refused, reads go on
@@ -243,6 +246,42 @@ class BadFilter(InvalidRequest):
         self.reason = reason
         self.expression = expression
         self.column = column
+
+
+class BadCron(InvalidRequest):
+    """A cron expression that cannot be read, or that never fires; it names the field, its text and what was expected."""
+
+    def __init__(self, expression: str, *, field: str, text: str, expected: str) -> None:
+        part = "" if text == expression else f", {field} {_shown(text)}"
+        super().__init__(f"cron expression {_shown(expression)}{part}: expected {expected}")
+        self.expression = expression
+        self.field = field
+        self.text = text
+        self.expected = expected
+
+
+def _shown(text: str) -> str:
+    return repr(text if len(text) <= 80 else f"{text[:80]}…")
+
+
+class UnknownZone(InvalidRequest):
+    """There is no such time zone; ``near`` has names that are like it."""
+
+    def __init__(self, name: str, near: Sequence[str]) -> None:
+        hint = f"did you mean {' or '.join(near)}?" if near else "use a name such as Europe/Berlin, or UTC"
+        super().__init__(f"there is no time zone {_shown(name)}; {hint}")
+        self.name = name
+        self.near = tuple(near)
+
+
+class BadJob(InvalidRequest):
+    """A cron job that cannot be; ``field`` is what is wrong with it."""
+
+    def __init__(self, job: str, field: str, reason: str) -> None:
+        super().__init__(f"cron job {_shown(job)}, {field}: {reason}")
+        self.job = job
+        self.field = field
+        self.reason = reason
 
 
 class Closed(InvalidRequest):
