@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Final
 
-from litemq.spark.errors import BadOption
 from litemq.spark.jobs.job import Report, Run, Source, Table
+from litemq.spark.jobs.queue_bounds import queue_bounds
 from litemq.spark.lake.archived import Book, Queue, counts, distinct_counts, ends_of, last_commit, odd, query_id
 from litemq.spark.lake.compaction import Compacted, compact
 from litemq.spark.lake.messages import LAYOUT, messages_log, with_hour
@@ -51,7 +51,7 @@ class Archive:
     """How long files that a merge replaced stay for those who read them."""
     hold: str = "1h"
     """How long brokers keep what is not archived yet after the last sign of life."""
-    batch_bytes: str = "1g"
+    batch_bytes: str = str(1 << 30)
     on_data_loss: str = "fail"
     """Or ``record``: go on without, and note it in ``checkpoints/archive-lost.jsonl``."""
     on_corrupt: str = "fail"
@@ -75,42 +75,13 @@ class Archive:
         last = last_commit(self.checkpoint)
         known = (ends_of(self.checkpoint, last) if last is not None else None) or {}
         rows: dict[str, list[int]] = {}
-        for queue, (low, high) in sorted(self._bounds().items()):
+        for queue, (low, high) in sorted(queue_bounds(self._options()).items()):
             new = max(0, high - max(low, known.get(queue, low)))
             row = rows.setdefault(queue[0], [0, 0])
             row[0] += 1
             row[1] += new
-        title = f"to {log.root} ({log.kind}), in batches of at most {self.batch_bytes}:"
+        title = f"to {log.root} ({log.kind}), in batches of at most {self.batch_bytes} bytes:"
         return Table(title, ("topic", "queues", "new_messages"), [(topic, *row) for topic, row in rows.items()])
-
-    def _bounds(self) -> dict[Queue, tuple[int, int]]:
-        """Return the first offset and the one behind the last of each queue that is wanted.
-
-        Raises:
-            BadOption: a topic that is asked for by name is not there.
-        """
-        from litemq.spark.files import FileBackend
-        from litemq.spark.live import BrokerBackend
-        from litemq.spark.live_planning import look
-        from litemq.spark.options import read_options
-        from litemq.spark.planning import Topics
-
-        options = read_options(self._options())
-        if options.brokers:
-            wanted = look(BrokerBackend(options.brokers, options), options).queues
-            return {(one.topic, one.broker, one.queue_id): (one.min_offset, one.max_offset) for one in wanted}
-        topics = Topics(options)
-        found = FileBackend(options.path, options.format).bounds()
-        bounds = {
-            (one.topic, one.broker, one.queue_id): (one.low, one.high)
-            for one in found
-            if topics.wants(one.topic, one.queue_id)
-        }
-        missing = sorted(set(topics.named) - {topic for topic, _, _ in bounds})
-        if missing:
-            there = ", ".join(sorted({one.topic for one in found})[:20]) or "none"
-            raise BadOption(f"there is no topic {missing[0]!r} in {options.path}; topics are: {there}")
-        return bounds
 
     def _options(self) -> dict[str, str]:
         place = {"brokers": self.source.brokers} if self.source.brokers else {"path": self.source.path}
@@ -118,7 +89,7 @@ class Archive:
         given |= {"onDataLoss": self.on_data_loss, "onCorrupt": self.on_corrupt, "maxPartitionBytes": "128m"}
         if self.on_data_loss == "record":
             given["dataLossLog"] = str(self.checkpoint.with_name("archive-lost.jsonl"))
-        if self.source.brokers:
+        if self.source.brokers and self.hold:
             given["retentionHold"] = self.hold
         return given
 
@@ -133,8 +104,8 @@ class Archive:
         last, query = last_commit(self.checkpoint), query_id(self.checkpoint)
         if not query and log.files():
             raise BadLake(
-                f"{log.root} holds messages, but the checkpoint {self.checkpoint} is gone, so nobody knows up to where; "
-                "put it back, or archive to another directory"
+                f"{log.root} holds messages, but the checkpoint {self.checkpoint} is gone, which knows up to "
+                "where: put it back, or archive to another directory"
             )
         known = log.last_batch(query) if query else None
         if last is not None and (known is None or known < last):
@@ -181,7 +152,7 @@ class Archive:
     def _read_what_is_there(self, run: Run, writer: Writer, work: _Work) -> None:
         from pyspark.errors import StreamingQueryException
 
-        lows = {queue: low for queue, (low, _) in self._bounds().items()}
+        lows = {queue: low for queue, (low, _) in queue_bounds(self._options()).items()}
 
         def step(frame: DataFrame, batch: int) -> None:
             if run.should_stop():

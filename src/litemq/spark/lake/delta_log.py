@@ -74,12 +74,9 @@ class DeltaLog:
             if path not in there:
                 raise BadLake(f"{self.root}: {path} is not part of the table any more; run the job again")
         is_new = not change.is_rewrite
-        added = [
-            AddAction(file.path, file.size, file.partition, now, is_new, _stats(file)) for file in change.add
-        ]
+        added = [AddAction(file.path, file.size, file.partition, now, is_new, _stats(file)) for file in change.add]
         removed = [
-            RemoveAction(path, is_new, now, there[path].size, there[path].partition)
-            for path in change.remove
+            RemoveAction(path, is_new, now, there[path].size, dict(there[path].partition)) for path in change.remove
         ]
         key = CommitProperties(app_transactions=[Transaction(change.writer, change.batch)])
         columns = table.metadata().partition_columns

@@ -1,7 +1,7 @@
 """The messages of a lake: the table that ``archive`` fills, with the columns of ``format("litemq")``.
 
-    LAKE/messages/topic=…/dt=…/hour=…/   date and hour in UTC, of the store time
-    LAKE/checkpoints/archive/            up to where the stream has read
+LAKE/messages/topic=…/dt=…/hour=…/   date and hour in UTC, of the store time
+LAKE/checkpoints/archive/            up to where the stream has read
 """
 
 from __future__ import annotations

@@ -93,7 +93,9 @@ class ParquetLog:
         except ValueError as error:
             raise LakeDamaged(f"{self._path} is no JSON: {error}; put back a copy of it") from error
         if found.get("v") != VERSION:
-            raise LakeDamaged(f"{self._path} has version {found.get('v')!r}, this LiteMQ reads {VERSION}; use a later one")
+            raise LakeDamaged(
+                f"{self._path} has version {found.get('v')!r}, this LiteMQ reads {VERSION}; use a later one"
+            )
         files = [DataFile(**one) for one in found["files"]]
         removed = {one["path"]: one["at_ms"] for one in found["removed"]}
         return _State(found["writers"], {file.path: file for file in files}, removed)

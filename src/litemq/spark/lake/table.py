@@ -99,7 +99,9 @@ def log_of(root: Path, kind: str = "") -> Log:
     """
     there = kind_of(root)
     if there and kind and there != kind:
-        raise BadLake(f"{root} is a table of the kind {there}, not {kind}; leave --format out, or give another directory")
+        raise BadLake(
+            f"{root} is a table of the kind {there}, not {kind}; leave --format out, or give another directory"
+        )
     wanted = there or kind or new_kind()
     if wanted == "delta":
         from litemq.spark.lake.delta_log import DeltaLog

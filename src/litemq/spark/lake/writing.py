@@ -6,8 +6,8 @@
     4  the log commits them under (writer, batch)
     5  ``_stage/WORK`` goes
 
-A crash before 4 leaves files that no commit names; whoever does the same work next deletes them: all of ``_stage/WORK``,
-and what ``moves.json`` names unless its batch is committed.  A lock keeps a second process from the same work.
+A crash before 4 leaves files that no commit names; whoever does the same work next deletes them: all of
+``_stage/WORK``, and what ``moves.json`` names unless its batch is committed.  A lock keeps a second process from the same work.
 """
 
 from __future__ import annotations
@@ -123,8 +123,8 @@ class Writer:
         if moves.exists():
             found: dict[str, Any] = json.loads(moves.read_bytes())
             if not self.has(Key(found["writer"], found["batch"])):
-                for path in found["targets"]:
-                    (self.log.root / path).unlink(missing_ok=True)
+                for target in found["targets"]:
+                    (self.log.root / target).unlink(missing_ok=True)
         shutil.rmtree(self._aside, ignore_errors=True)
 
 
