@@ -136,8 +136,6 @@ class Archive:
         work = _Work(Book())
         with writing(log, LAYOUT, "archive") as writer:
             self._check(log)
-            self._stream_note().parent.mkdir(parents=True, exist_ok=True)
-            replace_durably(self._stream_note(), json.dumps(self._stream()).encode())
             while True:
                 due = time.monotonic() + self.every_s
                 self._read_what_is_there(run, writer, work)
@@ -153,6 +151,8 @@ class Archive:
         from pyspark.errors import StreamingQueryException
 
         lows = {queue: low for queue, (low, _) in queue_bounds(self._options()).items()}
+        self._stream_note().parent.mkdir(parents=True, exist_ok=True)
+        replace_durably(self._stream_note(), json.dumps(self._stream()).encode())
 
         def step(frame: DataFrame, batch: int) -> None:
             if run.should_stop():

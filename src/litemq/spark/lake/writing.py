@@ -7,7 +7,8 @@
     5  ``_stage/WORK`` goes
 
 A crash before 4 leaves files that no commit names; whoever does the same work next deletes them: all of
-``_stage/WORK``, and what ``moves.json`` names unless its batch is committed.  A lock keeps a second process from the same work.
+``_stage/WORK``, and what ``moves.json`` names unless its batch is committed.  A lock keeps a second process from the
+same work.
 """
 
 from __future__ import annotations
@@ -113,8 +114,8 @@ class Writer:
             sync(source)
             target.parent.mkdir(parents=True, exist_ok=True)
             source.rename(target)
-        for folder in sorted({parent for _, target in moves for parent in target.relative_to(self.log.root).parents}):
-            sync(self.log.root / folder)
+        for place in {parent for file in files for parent in Path(file.path).parents}:
+            sync(self.log.root / place)
         return files
 
     def clean(self) -> None:
