@@ -19,9 +19,8 @@ from litemq.cli.pipeline_frame import write_report
 from litemq.spark.jobs.archive import Archive
 from litemq.spark.jobs.job import Run, Source
 from litemq.spark.jobs.rollup import HOUR_MS, Rollup
-from litemq.spark.lake import statistics
-from litemq.spark.lake.reading import read_files
-from litemq.spark.lake.table import BadLake, log_of
+from litemq.spark.lake import group_statistics, topic_statistics
+from litemq.spark.lake.table import BadLake
 from litemq.testing import broker
 from litemq.types import Message
 
@@ -78,9 +77,8 @@ def check(spark: Any, lake: Path, puts: list[Put]) -> None:  # noqa: ANN401 - Sp
 
 
 def table(spark: Any, lake: Path, name: str) -> list[Any]:  # noqa: ANN401 - Spark's session
-    log = log_of(lake / "rollup" / name)
-    schema = statistics.TOPICS_SCHEMA if name == "topics" else statistics.GROUPS_SCHEMA
-    found: list[Any] = read_files(spark, log.root, log.files(), schema).collect()
+    read = topic_statistics if name == "topics" else group_statistics
+    found: list[Any] = read(spark, lake).collect()
     return found
 
 

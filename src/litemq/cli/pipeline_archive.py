@@ -103,7 +103,7 @@ def archive(
         target_bytes=target_size,
         keep_replaced_s=keep_merged,
         batch_bytes=str(batch_size),
-        hold=f"{round(hold * 1000)}ms" if hold else "",
+        hold_s=hold,
         on_data_loss=on_data_loss,
         on_corrupt=on_corrupt,
     )

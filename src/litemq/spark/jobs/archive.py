@@ -6,20 +6,21 @@ what was written, queue by queue, before it is committed.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from litemq.spark.jobs.job import Report, Run, Source, Table
 from litemq.spark.jobs.queue_bounds import queue_bounds
+from litemq.spark.jobs.retention_hold import RetentionHold
 from litemq.spark.lake.archived import Book, Queue, counts, distinct_counts, ends_of, last_commit, odd, query_id
 from litemq.spark.lake.compaction import Compacted, compact
 from litemq.spark.lake.messages import LAYOUT, messages_log, with_hour
 from litemq.spark.lake.parquet_log import replace_durably
-from litemq.spark.lake.reading import read_files
 from litemq.spark.lake.table import BadLake, Log
 from litemq.spark.lake.writing import Key, Writer, spark_path, writing
 
@@ -49,7 +50,7 @@ class Archive:
     target_bytes: int = 128 << 20
     keep_replaced_s: float = 86_400.0
     """How long files that a merge replaced stay for those who read them."""
-    hold: str = "1h"
+    hold_s: float = 3_600.0
     """How long brokers keep what is not archived yet after the last sign of life."""
     batch_bytes: str = str(1 << 30)
     on_data_loss: str = "fail"
@@ -89,9 +90,11 @@ class Archive:
         given |= {"onDataLoss": self.on_data_loss, "onCorrupt": self.on_corrupt, "maxPartitionBytes": "128m"}
         if self.on_data_loss == "record":
             given["dataLossLog"] = str(self.checkpoint.with_name("archive-lost.jsonl"))
-        if self.source.brokers and self.hold:
-            given["retentionHold"] = self.hold
         return given
+
+    def _hold(self) -> RetentionHold:
+        name = f"archive {hashlib.sha256(str(self.lake.absolute()).encode()).hexdigest()[:16]}"
+        return RetentionHold(self.source.brokers, name, self.hold_s)
 
     # -- the lake and its stream belong together ---------------------------------------------------------------------
 
@@ -133,19 +136,19 @@ class Archive:
     def run(self, run: Run) -> Report:
         """Archive what is there; with ``every_s`` again and again until stopped."""
         log = messages_log(self.lake, self.kind)
-        work = _Work(Book())
+        work = _Work(Book(), self._hold())
         with writing(log, LAYOUT, "archive") as writer:
             self._check(log)
             while True:
                 due = time.monotonic() + self.every_s
                 self._read_what_is_there(run, writer, work)
-                if self.is_compacting and not run.should_stop():
+                if self.is_compacting:
                     self._compact(run, log, work)
                 while not run.should_stop() and time.monotonic() < due:
                     time.sleep(_LOOK_S)
                 if not self.every_s or run.should_stop():
                     break
-        return self._report(log, work, is_stopped=work.is_stopped or (run.should_stop() and not self.every_s))
+        return self._report(log, work)
 
     def _read_what_is_there(self, run: Run, writer: Writer, work: _Work) -> None:
         from pyspark.errors import StreamingQueryException
@@ -153,6 +156,8 @@ class Archive:
         lows = {queue: low for queue, (low, _) in queue_bounds(self._options()).items()}
         self._stream_note().parent.mkdir(parents=True, exist_ok=True)
         replace_durably(self._stream_note(), json.dumps(self._stream()).encode())
+        last = last_commit(self.checkpoint)
+        work.hold.move(lows | ((ends_of(self.checkpoint, last) if last is not None else None) or {}))
 
         def step(frame: DataFrame, batch: int) -> None:
             if run.should_stop():
@@ -178,28 +183,24 @@ class Archive:
 
     def _archive(self, frame: DataFrame, key: Key, writer: Writer, work: _Work, lows: Mapping[Queue, int]) -> None:
         """Commit one micro-batch, unless it is committed."""
+        if writer.has(key):
+            work.known_batches.append(key.batch)
+            return
         ends = ends_of(self.checkpoint, key.batch) or {}
         starts = lows if key.batch == 0 else ends_of(self.checkpoint, key.batch - 1) or {}
 
-        def count(rows: DataFrame) -> None:
-            counted = counts(rows)
-            closer = odd(starts, ends, counted)
-            work.book.add(starts, ends, counted, distinct_counts(rows, [queue for queue, _ in closer]))
-
-        if writer.has(key):
-            log = writer.log
-            mine = [file for file in log.files() if PurePosixPath(file.path).name.startswith(key.name)]
-            count(read_files(frame.sparkSession, log.root, mine, _PLACES))
-            return
-
         def look(staged: Path) -> None:
             place = spark_path(staged)
-            count(frame.sparkSession.read.schema(_PLACES).option("basePath", place).parquet(place))
+            rows = frame.sparkSession.read.schema(_PLACES).option("basePath", place).parquet(place)
+            counted = counts(rows)
+            closer = [queue for queue, _ in odd(starts, ends, counted)]
+            work.book.add(starts, ends, counted, distinct_counts(rows, closer))
 
         files = writer.put(with_hour(frame), key, look=look)
         work.batches += 1
         work.files += len(files)
         work.bytes += sum(file.size for file in files)
+        work.hold.move(ends)
 
     def _compact(self, run: Run, log: Log, work: _Work) -> None:
         with writing(log, LAYOUT, "compact") as writer:
@@ -210,8 +211,9 @@ class Archive:
         work.compacted.before += done.before
         work.compacted.after += done.after
         work.vacuumed += log.vacuum(self.keep_replaced_s)
+        work.is_stopped |= run.should_stop()
 
-    def _report(self, log: Log, work: _Work, *, is_stopped: bool) -> Report:
+    def _report(self, log: Log, work: _Work) -> Report:
         book = work.book
         report = Report(self.name)
         report.inputs = {"source": self.source.name, "topics": self.source.options.get("subscribe", "")}
@@ -242,7 +244,10 @@ class Archive:
         if book.repeated:
             report.notes.append("repeated: messages that are there more than once; please report this")
             report.status = "findings"
-        if is_stopped:
+        if work.known_batches:
+            known = ", ".join(map(str, work.known_batches))
+            report.notes.append(f"batch {known} was archived by a run that was killed, and is not counted here")
+        if work.is_stopped and not self.every_s:  # otherwise being stopped is how it ends
             report.status = "stopped"
         return report
 
@@ -252,7 +257,10 @@ class _Work:
     """What a run did."""
 
     book: Book
+    hold: RetentionHold
     batches: int = 0
+    known_batches: list[int] = field(default_factory=list)
+    """Those that came again."""
     files: int = 0
     bytes: int = 0
     compacted: Compacted = field(default_factory=Compacted)

@@ -5,15 +5,17 @@ LAKE/rollup/topics/dt=…/    LAKE/rollup/groups/dt=…/    date and hour in UTC
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from litemq.features.dead_letter import DLQ_PREFIX
 from litemq.features.retry import RETRY_PREFIX
 from litemq.spark.lake.reading import read_files
+from litemq.spark.lake.table import BadLake, kind_of, log_of
 from litemq.spark.lake.writing import Key, Layout, Writer
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 FOLDER: Final = "rollup"
 TOPICS: Final = "topics"
@@ -55,6 +57,31 @@ PROGRESS_SCHEMA: Final = (
     "`group` string, topic string, observed_ms bigint, committed bigint, max_offset bigint, lag bigint"
 )
 """Where groups stand at the time of a run, summed over queues."""
+
+
+def topic_statistics(spark: SparkSession, lake: str | Path) -> DataFrame:
+    """Return what is known of each topic and hour.
+
+    Raises:
+        BadLake: nothing was ever rolled up there.
+    """
+    return _read(spark, Path(lake), TOPICS, TOPICS_SCHEMA)
+
+
+def group_statistics(spark: SparkSession, lake: str | Path) -> DataFrame:
+    """Return what is known of each group, topic and hour.
+
+    Raises:
+        BadLake: nothing was ever rolled up there.
+    """
+    return _read(spark, Path(lake), GROUPS, GROUPS_SCHEMA)
+
+
+def _read(spark: SparkSession, lake: Path, name: str, schema: str) -> DataFrame:
+    root = lake / FOLDER / name
+    if not kind_of(root):
+        raise BadLake(f"{lake} holds no statistics; make them with: litemq pipeline rollup --lake {lake}")
+    return read_files(spark, root, log_of(root).files(), schema)
 
 
 def topic_hours(headers: DataFrame) -> DataFrame:
