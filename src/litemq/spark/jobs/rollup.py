@@ -87,7 +87,8 @@ class Rollup:
         return hashlib.sha256(told.encode()).hexdigest()[:16]
 
     def _log(self, name: str) -> Log:
-        return log_of(self.lake / statistics.FOLDER / name, self.kind or kind_of(self.lake / "messages"))
+        root = self.lake / statistics.FOLDER / name
+        return log_of(root, self.kind or kind_of(root) or kind_of(self.lake / "messages"))
 
     def _lake_files(self) -> list[DataFile]:
         files = messages_log(self.lake).files()

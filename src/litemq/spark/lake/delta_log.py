@@ -6,6 +6,7 @@ The key of a commit is Delta's own application transaction (``txn``).
 from __future__ import annotations
 
 import json
+import math
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -92,7 +93,7 @@ class DeltaLog:
         table = self._table()
         if table is None:
             return 0
-        hours = max(0, round(older_than_s / 3600))
+        hours = max(0, math.ceil(older_than_s / 3600))
         return len(table.vacuum(hours, dry_run=False, enforce_retention_duration=False))
 
     def _table(self) -> DeltaTable | None:
