@@ -166,7 +166,9 @@ def test_the_command_line(tmp_path: Path) -> None:
     store = StoreFiles(tmp_path / "store")
     add(store, 20)
     command = [sys.executable, "-m", "litemq", "pipeline", "rollup", "--path", "store", "--lake", "lake", "--json"]
-    done = subprocess.run([*command, "--master", "local[1]"], cwd=tmp_path, capture_output=True, check=False)
+    java = "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    command += ["--master", "local[2]", "--conf", "spark.sql.shuffle.partitions=1", "--conf", java]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, check=False)
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
     assert (report["job"], report["status"], report["figures"]["messages"]) == ("rollup", "done", 20)

@@ -138,7 +138,9 @@ class Rollup:
         topics_log, groups_log = self._log(statistics.TOPICS), self._log(statistics.GROUPS)
         layout = statistics.LAYOUT
         with writing(topics_log, layout, "rollup") as topics, writing(groups_log, layout, "rollup") as groups:
-            hours = statistics.topic_hours(self._headers(spark)).persist()
+            # What is kept has as many partitions as its last shuffle: 200 tasks for a few rows, again and again.
+            few = spark.sparkContext.defaultParallelism
+            hours = statistics.topic_hours(self._headers(spark)).coalesce(few).persist()
             try:
                 places = self._places(spark, now_ms)
                 stands = statistics.group_hours(hours, spark.createDataFrame(places, statistics.PROGRESS_SCHEMA))
