@@ -400,3 +400,14 @@ class TransactionConfig:
         if self.end not in ends:
             raise BadStore(f"the setting end is {self.end!r}, it must be one of {', '.join(ends)}")
         _check_kind("reject", self.reject, bool, "true or false")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PipelineConfig:
+    """The jobs of ``litemq pipeline``."""
+
+    lake: str = "./litemq-lake"
+    """Directory in which ``archive`` keeps messages and ``rollup`` its statistics, where none is named."""
+
+    def __post_init__(self) -> None:
+        _check_kind("lake", self.lake, str, "a path")

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import NoneType
 from typing import Any, Final, Literal, TypeVar, get_args, get_origin, get_type_hints
 
-from litemq.config import BrokerConfig, LimitsConfig, NameserverConfig, StoreConfig, TransactionConfig
+from litemq.config import BrokerConfig, LimitsConfig, NameserverConfig, PipelineConfig, StoreConfig, TransactionConfig
 from litemq.errors import BadStore
 
 FILE_NAME: Final = "litemq.toml"
@@ -26,6 +26,7 @@ SECTIONS: Final[Mapping[str, type]] = {
     "store": StoreConfig,
     "limits": LimitsConfig,
     "transaction": TransactionConfig,
+    "pipeline": PipelineConfig,
 }
 RESERVED: Final = (
     "replication",
@@ -36,7 +37,6 @@ RESERVED: Final = (
     "cron",
     "console",
     "telemetry",
-    "pipeline",
 )
 """Sections of capabilities that this version does not have: they may stand there, but empty."""
 

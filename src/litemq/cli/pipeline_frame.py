@@ -65,6 +65,14 @@ def source_options(command: _Command) -> _Command:
         click.option(
             "--since", metavar="TIME", default="", help="Only what was stored then or later; -1h: an hour ago."
         ),
+    ):
+        command = option(command)
+    return place_options(command)
+
+
+def place_options(command: _Command) -> _Command:
+    """Add what ``source_of`` reads, without the time range: for jobs that go by offsets or whole hours."""
+    for option in (
         click.option(
             "--topic", "topics", multiple=True, metavar="NAME", help="Only this topic; may come several times."
         ),
