@@ -158,7 +158,7 @@ def test_hours_of_which_not_everything_is_known(spark: Any, tmp_path: Path) -> N
     first = audit(spark, tmp_path, startingTimestamp=str(HOUR), endingTimestamp=str(HOUR + 2 * HOUR_MS))
     assert (first.status, [row["state"] for row in table(first, "hours")]) == (
         "done",
-        ["whole", "incomplete", "partly gone"],
+        ["whole", "incomplete"],
     )
 
 
