@@ -15,6 +15,7 @@ import pytest
 from tests.support.store_files import T0, StoreFiles
 
 import litemq
+from litemq.cli.pipeline_frame import write_report
 from litemq.client.live_reads import LiveReader
 from litemq.format.names import PROGRESS_TOPIC, STATS_TOPIC
 from litemq.format.stats_records import HOUR_MS, encode_counts, encode_incomplete
@@ -79,7 +80,7 @@ def test_a_sound_store_is_clean(spark: Any, tmp_path: Path) -> None:  # noqa: AN
     assert 4_980 < waited["p50_ms"] <= 5_000
 
 
-def test_records_that_are_gone(spark: Any, tmp_path: Path) -> None:  # noqa: ANN401
+def test_records_that_are_gone(spark: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:  # noqa: ANN401
     report = audit(spark, built(tmp_path, missing=(6, 8, 9)))
     assert report.status == "findings"
     assert kinds(report) == ["gap", "gap", "lost", "unbalanced"]
@@ -88,6 +89,10 @@ def test_records_that_are_gone(spark: Any, tmp_path: Path) -> None:  # noqa: ANN
     assert one["detail"].startswith("offsets 3 to 4 lead to no message")
     assert (lost["topic"], lost["count"]) == ("orders", 3)
     assert (unbalanced["group"], unbalanced["count"]) == ("billing", 3)
+    write_report(report, as_json=True)
+    told = json.loads(capsys.readouterr().out)
+    assert (told["job"], told["status"], told["figures"]["findings"]) == ("audit", "findings", 4)
+    assert told["findings"] == table(report, "findings")
 
 
 def test_a_message_that_is_stored_twice(spark: Any, tmp_path: Path) -> None:  # noqa: ANN401
