@@ -63,7 +63,7 @@ def test_some_topics_come_with_the_dead_letters_of_their_groups(tmp_path: Path) 
 
 def test_what_cannot_be_audited(tmp_path: Path) -> None:
     source = built(tmp_path / "store")
-    with pytest.raises(BadOption, match="there is no topic 'order' in .*; topics are: bills, orders"):
+    with pytest.raises(BadOption, match=r"there is no topic 'order' in .*; topics are: bills, orders"):
         ground_of(source, ["order"])
     with pytest.raises(BadStore):
         ground_of(Source(str(tmp_path / "nowhere")), ())
