@@ -40,6 +40,7 @@ def test_states_of_hours() -> None:
         **dict.fromkeys((4, 5), "incomplete"),
         **dict.fromkeys((2, 3, 6, 7), "whole"),
     }
+    assert [n for n in range(12) if known.holds(Hour("a", "orders", H + n * HOUR_MS, 1, 1))] == [*range(2, 8)]
     assert known.state(Hour("b", "orders", H + 3 * HOUR_MS, 1, 1)) == "not counted"
 
 

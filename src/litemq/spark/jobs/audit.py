@@ -6,7 +6,8 @@ It writes nothing but its report.  Brokers may be at work meanwhile: everything 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _STEPS: Final = 5
+_SHUFFLED: Final = "spark.sql.shuffle.partitions"
+_SPARKS_OWN: Final = "200"
 _MOST_ROWS: Final = 1_000
 """Rows of one table of the report: findings come first, and all of them are counted."""
 
@@ -54,7 +57,8 @@ class Audit:
 
     def run(self, run: Run) -> Report:
         """Audit."""
-        return _Go(self, run).report()
+        with _partitions(run.spark):
+            return _Go(self, run).report()
 
 
 class _Go:
@@ -78,24 +82,24 @@ class _Go:
         # In this order: how far sends are counted, where groups stand, where queues end.
         ground = ground_of(audit.source, audit.topics)
         report.notes += ground.notes
-        told = {topic: self._told(ground, topic) for topic in (STATS_TOPIC, PROGRESS_TOPIC, CHANGES_TOPIC)}
+        own = frames.told(self._spark, audit.source, ground)
+        own = own.persist() if own is not None else None
         read = audit.messages or (lambda spark: frames.messages(spark, audit.source, audit.topics and ground.topics))
         found = read(self._spark).persist()
         try:
+            there = {topic for _, topic, _ in ground.told}
+            told = {topic: own.where(own.topic == topic) for topic in there} if own is not None else {}
             self._compare(ground, told, found)
         finally:
-            for frame in (found, *told.values()):
-                if frame is not None:
-                    frame.unpersist()
+            found.unpersist()
+            if own is not None:
+                own.unpersist()
         return self._finished()
 
-    def _told(self, ground: Ground, topic: str) -> DataFrame | None:
-        frame = frames.told(self._spark, self._audit.source, ground, topic)
-        return None if frame is None else frame.persist()
-
-    def _compare(self, ground: Ground, told: dict[str, DataFrame | None], found: DataFrame) -> None:
-        standings = self._standings(ground, told[PROGRESS_TOPIC])
-        self._report.figures["messages"] = found.count()
+    def _compare(self, ground: Ground, told: dict[str, DataFrame], found: DataFrame) -> None:
+        standings = self._standings(ground, told.get(PROGRESS_TOPIC))
+        if ground.look_again is not None:
+            found.count()  # now: what goes from here on was read
         before, ground.queues = ground.queues, _trimmed(ground)
         self._swept = {
             place[:2]: sums.FOREVER
@@ -108,7 +112,7 @@ class _Go:
             lambda: self._hours(ground, told, found),
             lambda: self._doubles(found),
             lambda: self._groups(ground, standings),
-            lambda: self._latency(ground, told[PROGRESS_TOPIC], found),
+            lambda: self._latency(ground, told.get(PROGRESS_TOPIC), found),
         )
         for number, work in enumerate(works):
             self._run.told(number, _STEPS)
@@ -131,6 +135,8 @@ class _Go:
 
     def _queues(self, ground: Ground, found: DataFrame) -> None:
         self._stored, self._firsts, uneven = frames.stored(found)
+        self._report.figures["messages"] = sum(one.messages for one in self._stored.values())
+        self._report.figures["queues"] = len(self._stored)
         if self._is_all and self._audit.messages is None:
             for place in sorted({*ground.queues, *self._stored}):
                 ends = ground.queues.get(place, Ends(None, None))
@@ -140,14 +146,14 @@ class _Go:
             said = f"the log ends at position {ground.lost_from}, its checkpoint says that {ground.lost_to} was on disk"
             self._findings.append(Finding(kind="tail", count=ground.lost_to - ground.lost_from, detail=said))
 
-    def _hours(self, ground: Ground, told: dict[str, DataFrame | None], found: DataFrame) -> None:
-        stats = told[STATS_TOPIC]
+    def _hours(self, ground: Ground, told: dict[str, DataFrame], found: DataFrame) -> None:
+        stats = told.get(STATS_TOPIC)
         counted_to = frames.last_positions(stats) if stats is not None else {}
         if stats is None or not counted_to:
             self._report.notes.append("Nothing counts sends here: what was sent is not compared with what is stored.")
             return
         counts = frames.counted(stats).persist()
-        changes = told[CHANGES_TOPIC]
+        changes = told.get(CHANGES_TOPIC)
         taken = frames.changes(changes) if changes is not None else []
         earliest: dict[str, int] = {}
         for place, time in self._firsts.items():
@@ -162,7 +168,7 @@ class _Go:
         there = {place[:2] for place in (*ground.queues, *self._stored)}
         rows: Rows = []
         for one in frames.hours(found, counts, counted_to):
-            if (one.broker, one.topic) not in there:
+            if (one.broker, one.topic) not in there or not known.holds(one):
                 continue  # it was deleted, or was not asked for
             state = known.state(one)
             wrong = sums.judged(one, state)
@@ -216,12 +222,23 @@ class _Go:
     def _finished(self) -> Report:
         report, findings = self._report, self._findings
         findings.sort(key=lambda one: (one.kind, one.topic, one.broker, one.queue_id or 0, one.group, one.hour or 0))
-        report.figures["queues"] = len(self._stored) if report.status != "stopped" else None
         report.figures["findings"] = len(findings)
         self._table("findings", "what does not add up", sums.COLUMNS, [one.row() for one in findings])
         if findings and report.status == "done":
             report.status = "findings"
         return report
+
+
+@contextmanager
+def _partitions(spark: SparkSession) -> Iterator[None]:
+    """Part what is shuffled as the machines suggest, unless somebody chose: 200 small tasks take long."""
+    before = spark.conf.get(_SHUFFLED)
+    if before == _SPARKS_OWN:
+        spark.conf.set(_SHUFFLED, str(4 * spark.sparkContext.defaultParallelism))
+    try:
+        yield
+    finally:
+        spark.conf.set(_SHUFFLED, before)
 
 
 def _trimmed(ground: Ground) -> dict[Place, Ends]:

@@ -94,6 +94,10 @@ class Known:
     until: int = FOREVER
     """The range that was asked for."""
 
+    def holds(self, one: Hour) -> bool:
+        """Return whether some of an hour was asked for."""
+        return one.hour < self.until and self.since < one.hour + HOUR_MS
+
     def state(self, one: Hour) -> str:
         """Return ``whole``, ``incomplete`` (sends are missing in the counts), ``partly gone`` or ``not counted``."""
         if one.broker not in self.counting:

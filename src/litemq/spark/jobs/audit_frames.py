@@ -59,13 +59,13 @@ def cut(spark: SparkSession, found: DataFrame, queues: Mapping[Place, Ends], gro
 # -- LiteMQ's own topics -------------------------------------------------------------------------
 
 
-def told(spark: SparkSession, source: Source, ground: Ground, topic: str) -> DataFrame | None:
-    """Return the records of one of LiteMQ's own topics, before the cut; None where there are none."""
-    queues = {place: ends for place, ends in ground.told.items() if place[1] == topic}
-    if not queues:
+def told(spark: SparkSession, source: Source, ground: Ground) -> DataFrame | None:
+    """Return the records of LiteMQ's own topics, before the cut; None where there are none."""
+    topics = sorted({topic for _, topic, _ in ground.told})
+    if not topics:
         return None
-    more = {**TIMES, **LENIENT, "columns": f"{PLACED},body", "subscribe": topic}
-    return cut(spark, named(source.read(spark, **more)), queues, ground)
+    more = {**TIMES, **LENIENT, "columns": f"{PLACED},body", "subscribe": ",".join(topics)}
+    return cut(spark, named(source.read(spark, **more)), ground.told, ground)
 
 
 def marks(stats: DataFrame) -> list[tuple[str, int, int]]:
