@@ -171,6 +171,11 @@ class Conversion:
             raise BadStore(f"{place} lies in the source {log.path}; give a directory outside")
         return cls(log, place, fmt, sizes, clock or SystemClock())
 
+    @property
+    def log(self) -> Log:
+        """Return the log that is read."""
+        return self._log
+
     def run(self, on_batch: OnBatch | None) -> ConvertReport:
         started = self._clock.monotonic_ms()
         with built_aside(self._fs, self._place) as root:
