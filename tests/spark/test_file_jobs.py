@@ -168,7 +168,8 @@ def test_a_stop_leaves_the_store_as_it_was(spark: Any, tmp_path: Path) -> None: 
 
 
 def command(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "litemq", "pipeline", *arguments]
+    quick = "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    return [sys.executable, "-m", "litemq", "pipeline", *arguments, "--conf", quick]
 
 
 def test_a_kill_leaves_the_store_as_it_was(spark: Any, tmp_path: Path) -> None:  # noqa: ANN401
