@@ -13,16 +13,18 @@ from typing import Any
 
 import pytest
 from tests.support.store_files import StoreFiles
-from tests.unit.store.convert_support import FIXTURES, copy_store, tree
+from tests.unit.store.convert_support import FIXTURES, SMALL, copy_store, tree
 from tests.unit.store.test_convert_live import make_store
 from tests.unit.store.test_verify import fill
 
 from litemq.cli.pipeline_frame import write_report
 from litemq.config import StoreConfig
 from litemq.errors import BadStore, StoreInUse
+from litemq.spark.jobs.convert import Convert
 from litemq.spark.jobs.job import Report, Run
 from litemq.spark.jobs.rebuild import Rebuild
 from litemq.spark.jobs.verify import Verify
+from litemq.store.convert import convert
 from litemq.store.message_store import MessageStore
 from litemq.store.offline import BUILD
 from litemq.store.rebuild import rebuild
@@ -114,6 +116,37 @@ def test_rebuilt_files_are_the_tools(spark: Any, tmp_path: Path) -> None:  # noq
     assert without_index(tmp_path / "job") == without_index(tmp_path / "tool")
 
 
+@pytest.mark.parametrize("to", ["rocketmq", "blueprint", "tmq"])
+def test_converted_files_are_the_tools(spark: Any, to: str, tmp_path: Path) -> None:  # noqa: ANN401
+    source, tool, job = (tmp_path / name for name in ("source", "tool", "job"))
+    make_store(source, "litemq")
+    expected = convert(source, tool, to=to, **SMALL)
+    task = Convert(str(source), str(job), to, **SMALL)
+    assert [row[0] for row in task.plan(spark).rows][-1] == f"{job} made"
+    assert not job.exists()
+    report = task.run(Run(spark))
+    assert report.status == "done"
+    assert (report.figures["records"], report.figures["bytes"]) == (expected.records, expected.bytes)
+    assert report.tables["dropped"].to_json() == [
+        {"key": key, "records": count} for key, count in expected.dropped.items()
+    ]
+    for part in ("commitlog", "consumequeue", "kept"):
+        assert tree(job, part) == tree(tool, part)
+    assert sorted(tree(job, "index").values()) == sorted(tree(tool, "index").values())
+    assert verify(job).is_ok
+    with pytest.raises(BadStore, match="is not empty"):
+        task.run(Run(spark))
+
+
+def test_a_stopped_conversion_leaves_nothing(spark: Any, tmp_path: Path) -> None:  # noqa: ANN401
+    make_store(tmp_path / "source", "litemq")
+    report = Convert(str(tmp_path / "source"), str(tmp_path / "new"), "rocketmq").run(
+        Run(spark, should_stop=lambda: True)
+    )
+    assert report.status == "stopped"
+    assert [path.name for path in tmp_path.iterdir()] == ["source"]
+
+
 def without_index(store: Path) -> dict[str, str]:
     """Return all files but those of the index, whose names are times, and the checkpoint, which is an open store's."""
     return {path: digest for path, digest in tree(store).items() if not path.startswith("index/")}
@@ -135,7 +168,8 @@ def test_a_stop_leaves_the_store_as_it_was(spark: Any, tmp_path: Path) -> None: 
 
 
 def command(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "litemq", "pipeline", *arguments]
+    quick = "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    return [sys.executable, "-m", "litemq", "pipeline", *arguments, "--conf", quick]
 
 
 def test_a_kill_leaves_the_store_as_it_was(spark: Any, tmp_path: Path) -> None:  # noqa: ANN401

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 from litemq.clock import Clock, SystemClock
 from litemq.errors import BadStore, InvalidRequest
@@ -56,6 +56,12 @@ class ConvertReport:
     rejected_count: int = 0
     seconds: float = 0.0
 
+    def reject(self, position: int, reason: str) -> None:
+        """Note a record that the destination cannot hold."""
+        self.rejected_count += 1
+        if len(self.rejected) < MAX_LISTED:
+            self.rejected.append((position, reason))
+
     @property
     def is_ok(self) -> bool:
         """Whether every record of the source is in the destination."""
@@ -100,11 +106,18 @@ def convert(
         BadStore: the source cannot be read, the destination is in use, or a size is out of range; nothing changed.
         OSError: the destination could not be written; nothing of it is left.
     """
-    fs = fs or OsFileSystem()
-    clock = clock or SystemClock()
-    fmt = FORMATS.get(to)
-    if fmt is None:
-        raise BadStore(f"unknown format {to!r}; choose {', '.join(FORMATS)}")
+    sizes = sizes_of(segment_size, queue_entries, index_slots, index_entries)
+    return Conversion.of(source, destination, to, from_format, sizes, fs, clock).run(on_batch)
+
+
+def sizes_of(
+    segment_size: int | None, queue_entries: int | None, index_slots: int | None, index_entries: int | None
+) -> Sizes:
+    """Return the sizes of a destination's files; None: what a store has by default.
+
+    Raises:
+        BadStore: one is out of range.
+    """
     defaults = Sizes()
     sizes = Sizes(
         defaults.segment_bytes if segment_size is None else segment_size,
@@ -113,15 +126,12 @@ def convert(
         defaults.index_entries if index_entries is None else index_entries,
     )
     sizes.check()
-    log = open_log(source, from_format, fs)
-    place = Path(destination)
-    check_free(fs, place)
-    if log.files.kind != "file" and place.absolute().is_relative_to(log.path.absolute()):
-        raise BadStore(f"{place} lies in the source {log.path}; give a directory outside")
-    return _Conversion(log, place, fmt, sizes, clock).run(on_batch)
+    return sizes
 
 
-class _Conversion:
+class Conversion:
+    """One conversion; checked, and not begun."""
+
     def __init__(self, log: Log, place: Path, fmt: Format, sizes: Sizes, clock: Clock) -> None:
         self._log = log
         self._fs = log.fs
@@ -134,6 +144,38 @@ class _Conversion:
         from_format = None if log.format is None else log.format.name
         self._report = ConvertReport(str(log.path), str(place), from_format, fmt.name)
 
+    @classmethod
+    def of(
+        cls,
+        source: Path | str,
+        destination: Path | str,
+        to: str,
+        from_format: str | None,
+        sizes: Sizes,
+        fs: FileSystem | None = None,
+        clock: Clock | None = None,
+    ) -> Self:
+        """Return the conversion when it can be done.
+
+        Raises:
+            BadStore: the source cannot be read, or the destination is in use.
+        """
+        fs = fs or OsFileSystem()
+        fmt = FORMATS.get(to)
+        if fmt is None:
+            raise BadStore(f"unknown format {to!r}; choose {', '.join(FORMATS)}")
+        log = open_log(source, from_format, fs)
+        place = Path(destination)
+        check_free(fs, place)
+        if log.files.kind != "file" and place.absolute().is_relative_to(log.path.absolute()):
+            raise BadStore(f"{place} lies in the source {log.path}; give a directory outside")
+        return cls(log, place, fmt, sizes, clock or SystemClock())
+
+    @property
+    def log(self) -> Log:
+        """Return the log that is read."""
+        return self._log
+
     def run(self, on_batch: OnBatch | None) -> ConvertReport:
         started = self._clock.monotonic_ms()
         with built_aside(self._fs, self._place) as root:
@@ -142,13 +184,14 @@ class _Conversion:
                 self._copy(root, target, on_batch)
                 self._config.write(root, self._sizes, Tables(), 0, self._clock.now_ms())
             else:
-                self._build_log(root, on_batch)
+                self.build_log(root, on_batch)
         report = self._report
         report.dropped = self._tally.dropped
         report.seconds = (self._clock.monotonic_ms() - started) / 1000
         return report
 
-    def _build_log(self, root: Path, on_batch: OnBatch | None) -> None:
+    def build_log(self, root: Path, on_batch: OnBatch | None) -> None:
+        """Write one log for all queues, and everything that belongs to it."""
         topics = self._config.batch_topics
         derived = Derived(self._fs, root, self._fmt, self._sizes, now_ms=self._clock.now_ms, batch_topics=topics)
         batch_queues = BatchQueues(self._fs, root, topics, self._sizes.queue_entries) if topics else None
@@ -159,10 +202,13 @@ class _Conversion:
             )
         target = LogTarget(self._fs, root, self._fmt, self._sizes, derived, batch_queues, self._tally.compare)
         self._copy(root, target, on_batch)
-        self._config.write(root, self._sizes, derived.tables, target.end, self._clock.now_ms())
+        self.finish_log(root, derived.tables, target.end, target.newest_time)
+
+    def finish_log(self, root: Path, tables: Tables, end: int, time: int) -> None:
+        """Write what stands beside a log and what is derived from it."""
+        self._config.write(root, self._sizes, tables, end, self._clock.now_ms())
         # True once the destination has its name: everything is synced before.
-        time = target.newest_time
-        found = Checkpoint(time, time, time, flushed=target.end, derived=target.end, checked=True)
+        found = Checkpoint(time, time, time, flushed=end, derived=end, checked=True)
         checkpoint.write(self._fs, Paths(root).checkpoint, found)
 
     def _copy(self, root: Path, target: Target, on_batch: OnBatch | None) -> None:
@@ -191,7 +237,5 @@ class _Conversion:
         report.torn, report.corrupt = source.torn, source.corrupt
 
     def _reject(self, record: Record, reason: str) -> None:
-        self._report.rejected_count += 1
-        if len(self._report.rejected) < MAX_LISTED:
-            where = f"{record.segment}: " if self._log.files.is_tree else ""
-            self._report.rejected.append((record.position, where + reason))
+        where = f"{record.segment}: " if self._log.files.is_tree else ""
+        self._report.reject(record.position, where + reason)

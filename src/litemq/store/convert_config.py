@@ -65,11 +65,15 @@ class Config:
         """Return the topics whose queues a RocketMQ keeps in ``batchconsumequeue/``."""
         return frozenset(topic for topic in self._tables.topics if self._tables.has_batch_queues(topic))
 
+    def note_queue(self, topic: str, queue_id: int) -> None:
+        """Take in that a record of this queue was written."""
+        if self._highest_queue.get(topic, -1) < queue_id:
+            self._highest_queue[topic] = queue_id
+
     def note(self, record: Record) -> None:
         """Take in a record that was written."""
         topic = record.topic
-        if self._highest_queue.get(topic, -1) < record.queue_id:
-            self._highest_queue[topic] = record.queue_id
+        self.note_queue(topic, record.queue_id)
         if topic.startswith(RESERVED_TOPIC_PREFIX):
             if topic == CHANGES_TOPIC:
                 self._note_change(record)

@@ -22,6 +22,16 @@ _PAIR: Final = 16
 _MAX_DIGITS: Final = 18
 
 
+def origin_of(record: Record) -> int | None:
+    """Return the position that a record names as its origin; None: it names none."""
+    text = record.properties.get(ORIGIN)
+    if text is None or not (text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS):
+        return None
+    origin = int(text)
+    # No broker writes one that is not earlier: a plain property of the same name.
+    return origin if origin < record.position else None
+
+
 class Origins:
     """Old and new positions of the records of one log, which come in log order."""
 
@@ -38,12 +48,9 @@ class Origins:
     def translate(self, record: Record) -> None:
         """Give the record's ``__ORIGIN``, if it has one, its meaning in the new log; call ``note`` afterwards."""
         self._orphan = -1
-        text = record.properties.get(ORIGIN)
-        if text is None or not (text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS):
+        origin = origin_of(record)
+        if origin is None:
             return
-        origin = int(text)
-        if origin >= record.position:
-            return  # no broker writes that: a plain property of the same name
         new = self._renamed.get(origin)
         if new is None:
             new = self._find(origin)

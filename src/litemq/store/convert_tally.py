@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import compress
 from operator import attrgetter, ne
 from typing import Final
@@ -31,6 +32,11 @@ class Tally:
     def dropped(self) -> dict[str, int]:
         """Return the keys that lost something, with the number of records."""
         return {key: count for key, count in self._dropped.items() if count}
+
+    def add(self, dropped: Mapping[str, int]) -> None:
+        """Take in what was counted elsewhere."""
+        for key, count in dropped.items():
+            self._dropped[key] += count
 
     def compare(self, before: Record, after: Record) -> None:
         """Take in one record as it was and as it is read back."""

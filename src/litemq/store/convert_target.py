@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from litemq.errors import CorruptRecord, InvalidRequest, RecordTooLarge, TopicUnusable
 from litemq.format import litemq, rocketmq, rows
@@ -26,6 +26,18 @@ OnWritten = Callable[[Record, Record], None]
 
 _STAGED_BYTES: Final = 256 << 10
 _STAGED_RECORDS: Final = 512
+
+
+class Begin(NamedTuple):
+    """Where a log goes on."""
+
+    start: int
+    """Of the segment."""
+    end: int
+    """Where the next record goes."""
+
+
+FIRST: Final = Begin(0, 0)
 
 
 class Target(Protocol):
@@ -54,6 +66,11 @@ class Target(Protocol):
         """Let go of all files, after an error too."""
 
 
+def reserve_of(fmt: Format) -> int:
+    """Return how many bytes at the end of a segment no record gets."""
+    return rocketmq.FILLER_SIZE if fmt is ROCKETMQ else 0
+
+
 class LogTarget:
     """One log for all queues: ``litemq``, ``rocketmq``, ``blueprint``."""
 
@@ -63,30 +80,32 @@ class LogTarget:
         root: Path,
         fmt: Format,
         sizes: Sizes,
-        derived: Derived,
+        derived: Derived | None,
         batch_queues: BatchQueues | None,
         on_written: OnWritten,
+        begin: Begin = FIRST,
     ) -> None:
         self.records = 0
         self.bytes = 0
         self.segments = 0
         self.newest_time = 0
-        self.end = 0
+        self.end = begin.end
         """Position behind the last record."""
         self._fs = fs
         self._folder = root / "commitlog"
         self._fmt = fmt
         self._segment_bytes = sizes.segment_bytes
-        self._reserve = rocketmq.FILLER_SIZE if fmt is ROCKETMQ else 0
+        self._reserve = reserve_of(fmt)
         self._derived = derived
         self._batch_queues = batch_queues
         self._on_written = on_written
-        self._topics = _Topics()
+        self._topics = Topics()
         self._out = bytearray()
         self._staged: list[Record] = []
         self._table = rows.table(_STAGED_RECORDS)
         fs.make_dirs(self._folder)
-        self._start = 0
+        self.start = begin.start
+        """Position of the last segment."""
         self._room = sizes.segment_bytes
         self._file = self._make(self._room)
 
@@ -94,7 +113,7 @@ class LogTarget:
         self._topics.check(record)
         message = to_message(record)
         data = self._fmt.write(message, to_placement(record, self.end))
-        if len(data) + self._reserve > self._start + self._room - self.end:
+        if len(data) + self._reserve > self.start + self._room - self.end:
             self._roll(len(data))
             data = self._fmt.write(message, to_placement(record, self.end))
         position = self.end
@@ -108,17 +127,19 @@ class LogTarget:
     def finish(self) -> None:
         self._write()
         self._file.close()
-        self._derived.finish()
+        if self._derived is not None:
+            self._derived.finish()
         if self._batch_queues is not None:
             self._batch_queues.finish()
 
     def close(self) -> None:
         self._file.close()
-        self._derived.close()
+        if self._derived is not None:
+            self._derived.close()
 
     def _make(self, size: int) -> File:
         self.segments += 1
-        return self._fs.create(self._folder / name_of(self._start), size)
+        return self._fs.create(self._folder / name_of(self.start), size)
 
     def _roll(self, size: int) -> None:
         """Close the segment with a filler and begin one that has room for a record of ``size`` bytes."""
@@ -128,17 +149,17 @@ class LogTarget:
                 raise RecordTooLarge(what="the record", size=size, limit=room - self._reserve)
             room = size
         self._write()
-        filler = _filler(self._fmt, self._start + self._room - self.end)
+        filler = _filler(self._fmt, self.start + self._room - self.end)
         if filler:
-            self._file.write_at(filler, self.end - self._start)
+            self._file.write_at(filler, self.end - self.start)
         self._file.close()
-        if self.end == self._start:  # nothing in it yet: it only gets another size
-            self._fs.remove(self._folder / name_of(self._start))
+        if self.end == self.start:  # nothing in it yet: it only gets another size
+            self._fs.remove(self._folder / name_of(self.start))
             self.segments -= 1
         else:
-            self._start += self._room
+            self.start += self._room
         self._room = room
-        self.end = self._start
+        self.end = self.start
         self._file = self._make(room)
 
     def _write(self) -> None:
@@ -147,7 +168,7 @@ class LogTarget:
             return
         view = memoryview(bytes(self._out))
         base = self.end - len(view)
-        self._file.write_at(view, base - self._start)
+        self._file.write_at(view, base - self.start)
         count, at, why = scan(self._fmt.code, view, 0, len(view), base, self._table)
         if count != len(self._staged):
             reason = f"{rows.REASONS.get(why, 'cut')} in a record just encoded"
@@ -159,7 +180,8 @@ class LogTarget:
                 self._batch_queues.add(after, self._table, row)
         times = self._table[rows.STORE_TIME : count * rows.WIDTH : rows.WIDTH]
         self.newest_time = max(self.newest_time, *times)
-        self._derived.feed(view, self._table, count)
+        if self._derived is not None:
+            self._derived.feed(view, self._table, count)
         if self._batch_queues is not None:
             self._batch_queues.write_out()
         self.records += count
@@ -186,7 +208,7 @@ class TmqTarget:
         self.newest_time = 0
         self._log = TmqLog(fs, root, segment_size=sizes.segment_bytes)
         self._on_written = on_written
-        self._topics = _Topics()
+        self._topics = Topics()
         self._table = rows.table(1)
 
     @property
@@ -210,7 +232,7 @@ class TmqTarget:
         """Nothing stays open between two writes."""
 
 
-class _Topics:
+class Topics:
     """Topics that were looked at: each becomes the name of a folder, and none may lead out of the destination."""
 
     def __init__(self) -> None:

@@ -28,6 +28,7 @@ from litemq.store.queue_types import batch_topics, queue_folders
 from litemq.store.rebuild import Build, Built, OneWalk, count_entries, format_of, keep_offsets
 from litemq.store.rebuild_feed import BuildIndex, FeedParts, IndexBuilt, PartFed, Place, RebuildQueues
 from litemq.store.rebuild_tmq import TMP, rebuild_stream
+from litemq.store.tables import Tables
 from litemq.store.verify_queues import files_of
 from litemq.types import TopicQueue
 
@@ -75,7 +76,7 @@ class InParts:
         """Build below ``rebuild.tmp/``."""
         if not can_be_cut(task.log):
             return OneWalk().build(task)
-        build = _PartsBuild(task, self._spread, self._least, self._most)
+        build = PartsBuild(task, self._spread, self._least, self._most)
         built = build.run()
         self._counts = build.counts
         return built
@@ -93,12 +94,14 @@ def _rebuild_streams(log: Log, numbers: range) -> tuple[int, Damages]:
     return sum(rebuild_stream(log, number, None, damage.add, mark) for number in numbers), damage
 
 
-class _PartsBuild:
+class PartsBuild:
     """One build of a log that can be cut."""
 
     def __init__(self, task: Build, spread: Spread, least: int, most: int) -> None:
         self.counts: dict[Path, int] = {}
         """Entries in each queue that was built, by its folder."""
+        self.tables = Tables()
+        """What the changes in the log add up to."""
         self._task = task
         self._log = task.log
         self._fs = task.log.fs
@@ -186,6 +189,7 @@ class _PartsBuild:
         fs.make_dirs(place.root / QUEUES, sync=False)
         for change in (change for one in fed for change in one.changes):
             derived.apply(*change)
+        self.tables = derived.tables
         regular, odd = joined(fed, frozenset(derived.tables.deletions.dead_below))
         for queue in odd:
             _remove_queue(fs, place.root / QUEUES, queue)

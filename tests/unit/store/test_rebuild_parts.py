@@ -122,11 +122,10 @@ def test_odd_offsets_and_damage(fmt: WritableFormat, seed: int, tmp_path: Path) 
         if segment:
             at = chance.randrange(len(segment))
             segment[at] ^= 1 << chance.randrange(8)
-    store.queues = {queue: {} for queue in store.queues}  # type: ignore[assignment] # of no use here, and some too far
+    store.queues = {queue: {} for queue in store.queues}  # of no use here, and some too far
     store.write(index=False)
-    same_twice(
-        store.root, chance.choice((300, 900, 3000)), seed, queue_entries=50, index_entries=chance.choice((3, 90))
-    )
+    most, entries = chance.choice((300, 900, 3000)), chance.choice((3, 90))
+    same_twice(store.root, most, seed, queue_entries=50, index_slots=16, index_entries=entries)
 
 
 def test_a_lost_write_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
