@@ -30,6 +30,7 @@ from litemq.spark.live import BrokerBackend, Lost, deal_with_loss
 from litemq.spark.live_planning import look, partitions_of, start_offsets
 from litemq.spark.live_reader import read_parts
 from litemq.spark.options import ReadOptions
+from litemq.spark.python_worker import settle
 from litemq.spark.ranges import QueueRange
 from litemq.spark.schema import Column
 
@@ -188,6 +189,7 @@ class LiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Yield the messages of one partition."""
         if partition is None or partition.value is None:
             return
+        settle()
         parts, formats = partition.value
         yield from read_parts(self._options, self._columns, parts, formats)
 
