@@ -71,7 +71,7 @@ def main() -> None:
         "brokers": nameservers,
         "subscribe": source,
         "startingOffsets": "earliest",
-        "maxOffsetsPerTrigger": "200",
+        "maxOffsetsPerTrigger": "400",
         "retentionHold": "10m",
     }
     frame = spark.readStream.format("litemq").options(**options).load().select("body", "keys")

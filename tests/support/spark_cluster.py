@@ -84,7 +84,7 @@ def _start(log: Path, host: str, folder: Path, name: str, *given: str) -> subpro
         "SPARK_LOCAL_DIRS": str(folder / "local"),
         "PYSPARK_PYTHON": sys.executable,
     }
-    command = [home / "bin" / "spark-class", f"org.apache.spark.deploy.{name}", "--host", host, *given]
+    command = [str(home / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}", "--host", host, *given]
     with log.open("wb") as output:
         return subprocess.Popen(command, env=environment, stdout=output, stderr=output, start_new_session=True)
 

@@ -14,6 +14,7 @@ from litemq.spark.errors import BadOption, CorruptInput
 from litemq.spark.live import BrokerBackend
 from litemq.spark.live_planning import batch_ranges, partitions_of
 from litemq.spark.options import ReadOptions
+from litemq.spark.python_worker import settle
 from litemq.spark.ranges import QueueRange, Range
 from litemq.spark.schema import Column
 
@@ -39,6 +40,7 @@ class LiveReader(DataSourceReader):
         """Yield the messages of one partition."""
         if partition is None or partition.value is None:
             return  # Spark makes one empty partition of none
+        settle()
         parts, formats = partition.value
         yield from read_parts(self._options, self._columns, parts, formats)
 

@@ -32,6 +32,7 @@ from litemq.spark.live_planning import look, partitions_of, start_offsets
 from litemq.spark.live_reader import read_parts
 from litemq.spark.offsets import Place, places_of
 from litemq.spark.options import ReadOptions
+from litemq.spark.python_worker import settle
 from litemq.spark.ranges import QueueRange
 from litemq.spark.schema import Column
 
@@ -189,6 +190,7 @@ class LiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Yield the messages of one partition."""
         if partition is None or partition.value is None:
             return
+        settle()
         parts, formats = partition.value
         yield from read_parts(self._options, self._columns, parts, formats)
 

@@ -10,6 +10,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from litemq.spark.files import FileBackend
 from litemq.spark.options import ReadOptions
 from litemq.spark.planning import plan
+from litemq.spark.python_worker import settle
 from litemq.spark.reading import Task, leave_counters, read_ranges
 from litemq.spark.schema import Column
 
@@ -36,5 +37,6 @@ class LiteMQReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if partition is None or partition.value is None:
             return  # Spark makes one empty partition of none
+        settle()
         task: Task = partition.value
         yield from read_ranges(self._backend, self._options, self._columns, task)

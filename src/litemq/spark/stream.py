@@ -24,6 +24,7 @@ from litemq.spark.files import FileBackend
 from litemq.spark.offsets import Loss, Offsets
 from litemq.spark.options import ReadOptions
 from litemq.spark.planning import Topics, resolved
+from litemq.spark.python_worker import settle
 from litemq.spark.ranges import QueueRange, grouped
 from litemq.spark.reading import Task, read_ranges
 from litemq.spark.schema import Column
@@ -192,6 +193,7 @@ class LiteMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if partition is None or partition.value is None:
             return
+        settle()
         yield from read_ranges(self._backend(), self._options, self._columns, partition.value)
 
     def commit(self, end: dict[str, Any]) -> None:
