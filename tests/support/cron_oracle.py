@@ -51,12 +51,11 @@ def fires(expression: Expression, clock: list[datetime], start: int) -> list[int
 
     The first entry of ``clock`` is the second before ``start``; clocks must not have changed shortly before it.
     """
+    seconds, minutes, hours = expression.seconds, expression.minutes, expression.hours
     days: dict[date, bool] = {}
 
     def fits(local: datetime) -> bool:
-        if not (
-            local.second in expression.seconds and local.minute in expression.minutes and local.hour in expression.hours
-        ):
+        if local.hour not in hours or local.minute not in minutes or local.second not in seconds:
             return False
         at = local.date()
         if at not in days:

@@ -162,6 +162,8 @@ class _Reader:
     def _halves(self, first: str, last: str) -> str:
         """Return the list that a range over the end of the field would have meant."""
         names = list(self._field.names) or [str(self._field.low), str(self._field.high)]
+        if self._field is WEEKDAY and first == str(_SUNDAY):
+            return f"{names[0]}-{last}"
         return f"{first}-{names[-1]},{names[0]}-{last}"
 
     def _value(self, text: str) -> int:

@@ -143,6 +143,7 @@ RANGE = "a range that goes up; write "
         ("* 22-4 * * *", "hour", "22-4", RANGE + "22-23,0-4 instead"),
         ("* * * NOV-FEB *", "month", "NOV-FEB", RANGE + "NOV-DEC,JAN-FEB instead"),
         ("* * * * FRI-MON", "weekday", "FRI-MON", RANGE + "FRI-SAT,SUN-MON instead"),
+        ("* * * * 7-2", "weekday", "7-2", RANGE + "SUN-2 instead"),
         ("@every 5", "duration", "5", "days, hours, minutes and seconds in this order, as in 90s, 5m or 1h30m"),
         ("@every 5m1h", "duration", "5m1h", "days, hours, minutes and seconds in this order, as in 90s, 5m or 1h30m"),
         ("@every", "duration", "", "days, hours, minutes and seconds in this order, as in 90s, 5m or 1h30m"),

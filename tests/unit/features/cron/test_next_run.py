@@ -44,8 +44,8 @@ def local(expression: str, zone: str, after: str, count: int) -> list[str]:
 
 
 def compare(rng: random.Random, zone: str, centre: int, expressions: int) -> int:
-    """Compare what fires within a day around a time; return how many runs were compared."""
-    start, end = centre - 50_000 - rng.randrange(3_600), centre + 45_000
+    """Compare what fires some hours around a time; return how many runs were compared."""
+    start, end = centre - 20_000 - rng.randrange(3_600), centre + 30_000
     clock = cron_oracle.clock_of(zone, start - 1, end)
     compared = 0
     for _ in range(expressions):
@@ -81,16 +81,18 @@ SPECIAL = {"Pacific/Apia": 2011, "Pacific/Kwajalein": 1993, "Africa/Monrovia": 1
 def test_runs_are_those_that_every_second_tells() -> None:
     rng = random.Random(8)
     found = [compare(rng, zone, at, 13) for zone, at in windows(rng, list(ZONES), 23)]
-    assert sum(found) > 5_000
+    assert sum(found) > 3_000
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(3_600)
-def test_runs_are_those_that_every_second_tells_ten_thousand_times() -> None:
-    rng = random.Random(2026)
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("seed", range(50))
+def test_runs_are_those_that_every_second_tells_ten_thousand_times(seed: int) -> None:
+    """Each seed has 200 expressions."""
+    rng = random.Random(seed)
     zones = [*ZONES * 10, *sorted(available_timezones() - {"Factory", "localtime"})]
-    found = [compare(rng, zone, at, 10) for zone, at in windows(rng, zones, 1_000)]
-    assert sum(found) > 200_000
+    found = [compare(rng, zone, at, 10) for zone, at in windows(rng, zones, 20)]
+    assert sum(found) > 2_000
 
 
 def test_dates_are_those_that_every_day_tells() -> None:
