@@ -249,7 +249,7 @@ class BadFilter(InvalidRequest):
 
 
 class BadCron(InvalidRequest):
-    """A cron expression that cannot be read, or that never fires; it names the field, its text and what was expected."""
+    """A cron expression that cannot be read, or that never fires; names field, text and what was expected."""
 
     def __init__(self, expression: str, *, field: str, text: str, expected: str) -> None:
         part = "" if text == expression else f", {field} {_shown(text)}"

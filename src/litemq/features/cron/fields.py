@@ -1,8 +1,8 @@
 """One field of a cron expression: text to a bit mask, bit n for the value n.
 
-    *   a   a-b   */n   a-b/n   a/n   and lists of these;  names of months and weekdays;  0 and 7 are Sunday
-    day       ?   L   L-n   nW   LW
-    weekday   ?   nL   n#k
+*   a   a-b   */n   a-b/n   a/n   and lists of these;  names of months and weekdays;  0 and 7 are Sunday
+day       ?   L   L-n   nW   LW
+weekday   ?   nL   n#k
 """
 
 from __future__ import annotations
@@ -39,7 +39,12 @@ HOUR: Final = Field("hour", 0, 23, 24, {}, "0 to 23")
 DAY: Final = Field("day", 1, 31, 31, {}, "1 to 31, L, L-n, nW or LW")
 MONTH: Final = Field("month", 1, 12, 12, {name: n for n, name in enumerate(_MONTHS, 1)}, "1 to 12 or JAN to DEC")
 WEEKDAY: Final = Field(
-    "weekday", 0, 7, 7, {name: n for n, name in enumerate(_WEEKDAYS)}, "0 to 7 (0 and 7 are Sunday), SUN to SAT, nL or n#k"
+    "weekday",
+    0,
+    7,
+    7,
+    {name: n for n, name in enumerate(_WEEKDAYS)},
+    "0 to 7 (0 and 7 are Sunday), SUN to SAT, nL or n#k",
 )
 
 
@@ -156,7 +161,9 @@ class _Reader:
 
     def _halves(self, first: str, last: str) -> str:
         """Return the list that a range over the end of the field would have meant."""
-        names = list(self._field.names) or [self._field.low, self._field.high]
+        names = list(self._field.names) or [str(self._field.low), str(self._field.high)]
+        if self._field is WEEKDAY and first == str(_SUNDAY):
+            return f"{names[0]}-{last}"
         return f"{first}-{names[-1]},{names[0]}-{last}"
 
     def _value(self, text: str) -> int:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from litemq.errors import BadCron
 from litemq.features.cron.expression import WHOLE, Cron, Every, parse
 from litemq.features.cron.search import DAY_S, HORIZON_YEARS, Masks, last_day_of, next_local
-from litemq.features.cron.zones import SHIFT_S, UTC, Zone, zone
+from litemq.features.cron.zones import SHIFT_S, Zone, zone
 
 
 def next_after(expression: str, zone_name: str, after_ms: int, *, anchor_ms: int = 0) -> int | None:
@@ -71,7 +71,7 @@ def _next_of_every(schedule: Every, after_ms: int, anchor_ms: int) -> int:
 def _next_of_cron(schedule: Cron, where: Zone, after_ms: int) -> int | None:
     after = max(after_ms // 1000, -1)
     last_day = last_day_of(after // DAY_S)
-    if after // DAY_S >= last_day:
+    if after // DAY_S > last_day:
         return None
     find = _next_fixed if schedule.is_fixed else _next_elapsed
     found = find(schedule.masks, where, after, last_day)

@@ -15,7 +15,8 @@ HORIZON_YEARS: Final = 29
 HORIZON_DAYS: Final = 10_593
 DAY_S: Final = 86_400
 _EPOCH: Final = date(1970, 1, 1).toordinal()
-_MAX_YEAR: Final = 9_998
+_MAX_YEAR: Final = 9_990
+"""Zones look some way ahead, and dates end with the year 9999."""
 _LENGTHS: Final = (0, 31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 _ALL_DAYS: Final = 0xFFFFFFFE
 _ALL_MONTHS: Final = 0x1FFE

@@ -10,7 +10,7 @@ from __future__ import annotations
 import difflib
 from bisect import bisect_right
 from datetime import datetime
-from functools import lru_cache
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -94,7 +94,7 @@ class Zone:
 _UTC_SPAN: Final = Span(-_FOREVER, _FOREVER, 0, -_FOREVER)
 
 
-@lru_cache(maxsize=None)  # there are 600 zones, and errors are not cached
+@cache  # there are 600 zones, and errors are not cached
 def zone(name: str) -> Zone:
     """Return a zone by its IANA name.
 
@@ -123,17 +123,18 @@ def near(name: str) -> list[str]:
     if not wanted or len(wanted) > 64:
         return []
     folded = {known.casefold(): known for known in names}
-    same = [known for fold, known in folded.items() if fold == wanted or fold.rpartition("/")[2] == wanted]
+    city = wanted.rpartition("/")[2]
+    same = [known for fold, known in folded.items() if fold == wanted or fold.rpartition("/")[2] == city]
     if same:
         return same[:_NEAR]
     close = difflib.get_close_matches(wanted, folded, _NEAR, cutoff=0.7)
     if not close:
         cities = {fold.rpartition("/")[2]: fold for fold in folded}
-        close = [cities[city] for city in difflib.get_close_matches(wanted.rpartition("/")[2], cities, _NEAR, cutoff=0.75)]
+        close = [cities[city] for city in difflib.get_close_matches(city, cities, _NEAR, cutoff=0.75)]
     return [folded[fold] for fold in close]
 
 
-@lru_cache(maxsize=1)
+@cache
 def data_version() -> str:
     """Return the version of the zones' rules on this machine, as ``2026b``; empty when nothing tells.
 
