@@ -8,19 +8,19 @@ from typing import Any
 import click
 
 from litemq.cli.pipeline_frame import Common, carry_out, common_options, source_of
-from litemq.cli.pipeline_sources import RATE, SOURCE_PLACE, TIMES, WHERE, parse_rate
+from litemq.cli.pipeline_sources import parse_rate, place_options, rate_option, time_options, where_option
 
 
 @click.command()
 @click.option("--topic", required=True, metavar="NAME", help="The topic whose history is sent again.")
 @click.option("--to", required=True, metavar="NAME", help="The topic that gets it.")
-@SOURCE_PLACE
+@place_options
 @click.option(
     "--to-nameserver", metavar="HOST:PORT;…", default="", help="The cluster that gets it. [default: --nameserver]"
 )
-@TIMES
-@WHERE
-@RATE
+@time_options
+@where_option
+@rate_option
 @click.option("--same-topic", is_flag=True, help="Allow to send a topic's history into itself.")
 @click.option("--id", "run_id", metavar="NAME", default="", help="Name of this run. [default: from the selection]")
 @click.option(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from typing import TypeVar
 
 import click
 
@@ -12,14 +12,13 @@ from litemq.cli.connecting import NAMESERVERS
 _Command = TypeVar("_Command", bound=Callable[..., object])
 
 
-def SOURCE_PLACE(command: _Command) -> _Command:  # noqa: N802 - reads as the options beside it
+def place_options(command: _Command) -> _Command:
     """Add ``--path`` and ``--nameserver``."""
-    return click.option("--path", metavar="STORE", default="", help="Read store files instead of running brokers.")(
-        NAMESERVERS(command)
-    )
+    path = click.option("--path", metavar="STORE", default="", help="Read store files instead of running brokers.")
+    return path(NAMESERVERS(command))
 
 
-def TIMES(command: _Command) -> _Command:  # noqa: N802
+def time_options(command: _Command) -> _Command:
     """Add ``--since`` and ``--until``."""
     since = click.option(
         "--since", metavar="TIME", default="", help="Only what was stored then or later; -1h: an hour ago."
@@ -27,10 +26,15 @@ def TIMES(command: _Command) -> _Command:  # noqa: N802
     return since(click.option("--until", metavar="TIME", default="", help="Only what was stored before then.")(command))
 
 
-WHERE: Final[Any] = click.option(
-    "--where", metavar="SQL", default="", help="Only what fits this condition over the columns: \"tags = 'paid'\"."
-)
-RATE: Final[Any] = click.option("--rate", metavar="N[/s]", help="So many messages a second at most, over all brokers.")
+def where_option(command: _Command) -> _Command:
+    """Add ``--where``."""
+    help_text = "Only what fits this condition over the columns: \"tags = 'paid'\"."
+    return click.option("--where", metavar="SQL", default="", help=help_text)(command)
+
+
+def rate_option(command: _Command) -> _Command:
+    """Add ``--rate``, for ``parse_rate``."""
+    return click.option("--rate", metavar="N[/s]", help="So many messages a second at most, over all brokers.")(command)
 
 
 def parse_rate(text: str | None) -> float | None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from litemq.errors import InvalidRequest
 from litemq.spark.errors import BadOption
 from litemq.spark.jobs import slices
-from litemq.spark.jobs.job import Report, Run, Source, Table
+from litemq.spark.jobs.job import Cell, Report, Run, Source, Table
 from litemq.spark.jobs.selection import chosen, columns_in
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ class Replay:
         kept = self._kept(state)
         found = self._planned(spark) if kept is None else _slices_in(kept)
         done = state.done if kept is not None else 0
-        rows = [
+        rows: list[tuple[Cell, ...]] = [
             ("id", run_id),
             ("from", f"{self.topic} of {self.source.name}"),
             ("to", f"{self.to} of {self.to_brokers}"),
@@ -143,7 +143,7 @@ class Replay:
         slices.check_topic(self.to_brokers, self.to, creates=False)
         run_id = self._id()
         state = slices.state_of(run_id, self.state)
-        report = Report(self.name, inputs={**self._selection(), "to": self.to, "id": run_id})
+        report = Report(self.name, inputs={**self._aim(), "id": run_id})
         with state.held():
             found = self._settled(run, state, run_id)
             if found is None:
@@ -177,19 +177,27 @@ class Replay:
                 "and --until as points in time, or --id NAME under which the run goes on"
             )
 
-    def _selection(self) -> dict[str, str | int | float | None]:
+    def _aim(self) -> dict[str, Cell]:
+        """Return what is chosen and where it goes: two runs with the same aim are one."""
         options = self.source.options
-        since, until = options.get("startingTimestamp", ""), options.get("endingTimestamp", "")
-        return {"source": self.source.name, "topic": self.topic, "since": since, "until": until, "where": self.where}
+        return {
+            "source": self.source.name,
+            "topic": self.topic,
+            "since": options.get("startingTimestamp", ""),
+            "until": options.get("endingTimestamp", ""),
+            "where": self.where,
+            "to": self.to,
+            "to_brokers": self.to_brokers,
+        }
 
     def _id(self) -> str:
         if self.run_id:
             return slices.checked_id(self.run_id)
-        return slices.id_of(f"{self.topic}-to-{self.to}", {**self._selection(), "to": self.to, "at": self.to_brokers})
+        return slices.id_of(f"{self.topic}-to-{self.to}", self._aim())
 
     def _kept(self, state: slices.State) -> dict[str, Any] | None:
         kept = state.plan()
-        mine = {**self._selection(), "to": self.to}
+        mine = self._aim()
         if kept is not None and (kept.get("version"), kept.get("selection")) != (_VERSION, mine):
             raise InvalidRequest(
                 f"{state.folder} holds the plan of another selection: {kept.get('selection')}; "
@@ -210,7 +218,7 @@ class Replay:
             )
         found = slices.until_stopped(run, lambda: self._planned(run.spark))
         if found is not None:
-            plan = {"version": _VERSION, "selection": {**self._selection(), "to": self.to}}
+            plan = {"version": _VERSION, "selection": self._aim()}
             state.keep_plan({**plan, "slices": [one._asdict() for one in found]})
         return found
 
@@ -250,12 +258,13 @@ class Replay:
     def _frame(self, spark: SparkSession, one: Slice) -> DataFrame:
         names = self._names(spark, (*_PLACE, *_SENT))
         read = self.source.read(spark, columns=",".join(names), **offsets_of(self.topic, one))
+        others = f"map_filter(coalesce(properties, cast(map() AS map<string,string>)), (k, v) -> k <> '{ORIGIN}')"
+        origin = "concat_ws('/', topic, coalesce(broker, '-'), queue_id, queue_offset)"
         return chosen(read, self.where).selectExpr(
             "body",
             "array_join(all_keys, ' ') AS keys",
             "tags",
-            f"map_concat(map_filter(coalesce(properties, cast(map() AS map<string,string>)), (k, v) -> k <> '{ORIGIN}'),"
-            f" map('{ORIGIN}', concat_ws('/', topic, coalesce(broker, '-'), queue_id, queue_offset))) AS properties",
+            f"map_concat({others}, map('{ORIGIN}', {origin})) AS properties",
             "nullif(sharding_key, '') AS sharding_key",
         )
 

@@ -80,7 +80,9 @@ def next_epoch(last: int | None, done: int, *, is_committed: bool) -> int:
     if is_committed:
         return max(last // GOES + 1, done) * GOES
     if last % GOES == GOES - 1:
-        raise JobFailed(f"slice {last // GOES} was aborted {GOES} times; look at litemq cluster health, use another --id")
+        raise JobFailed(
+            f"slice {last // GOES} was aborted {GOES} times; look at litemq cluster health, use another --id"
+        )
     return max(last + 1, done * GOES)
 
 
