@@ -30,7 +30,9 @@ EXPORTED = pa.schema(
     ]
 )
 texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\1\2"), min_size=1, max_size=12)
-odd = st.sampled_from(['"', '""', "a,b", "\r", "\n", "x\r\ny", "é", "\x00", "\ufeff", " ", "'", "\u2028", "[", "{}", "null"])
+odd = st.sampled_from(
+    ['"', '""', "a,b", "\r", "\n", "x\r\ny", "é", "\x00", "\ufeff", " ", "'", "\u2028", "[", "{}", "null"]
+)
 words = st.one_of(texts, odd).filter(lambda text: not any(one.isspace() for one in text))
 tag_words = words.filter(lambda text: text != "*" and "|" not in text)
 names = st.one_of(texts, odd).map(lambda name: "p" + name)

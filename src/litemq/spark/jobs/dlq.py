@@ -89,7 +89,7 @@ class DeadLetterReport:
         for group, ids in self._meant(spark).items():
             with Admin(self.brokers) as admin:
                 outcome = admin.redrive(group, to=self.to, ids=ids, again=self.again, dry_run=True)
-            outcomes.append((group, outcome.sent, outcome.skipped))
+            outcomes.append((group, outcome.sent, len(ids) - outcome.sent))
         return Table("", ("group", "would_be_sent", "redriven_before"), outcomes)
 
     def run(self, run: Run) -> Report:
@@ -114,7 +114,7 @@ class DeadLetterReport:
         return report
 
     def _redrive(self, run: Run, report: Report) -> None:
-        sent = skipped = 0
+        sent = before = 0
         meant = self._meant(run.spark)
         total = sum(len(ids) for ids in meant.values())
         done = 0
@@ -129,17 +129,17 @@ class DeadLetterReport:
             except _Stopped:
                 continue  # what was sent of this group is found by the next run
             sent += outcome.sent
-            skipped += outcome.skipped
+            before += len(ids) - outcome.sent
             done += len(ids)
             run.told(done, total)
-        report.figures |= {"sent": sent, "redriven_before": skipped}
+        report.figures |= {"sent": sent, "redriven_before": before}
         if run.should_stop() and done < total:
             report.status = "stopped"
             report.notes.append(
                 "It was stopped, and counts groups that it came through; the same command sends the rest, none twice."
             )
-        if skipped:
-            report.notes.append(f"{skipped} were redriven before; --again sends them, too.")
+        if before:
+            report.notes.append(f"{before} were redriven before; --again sends them, too.")
 
     def _meant(self, spark: SparkSession) -> dict[str, list[str]]:
         """Return the ids of the places of selected dead letters, by group."""

@@ -11,6 +11,7 @@ from typing import Final
 
 FRAMES: Final = 5
 _MAX_ERROR: Final = 200
+_TIME: Final = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:[.,]\d+)?)?(?:Z|[+-]\d\d:?\d\d)?")
 _ID: Final = re.compile(r"0x[0-9a-fA-F]+|\b[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b|\b[0-9a-fA-F]{16,}\b")
 _QUOTED: Final = re.compile(r"'(?:[^'\\\n]|\\.)*'|\"(?:[^\"\\\n]|\\.)*\"")
 _NUMBER: Final = re.compile(r"(?<![A-Za-z_])[+-]?\d+(?:[.,:]\d+)*")
@@ -26,7 +27,7 @@ def error_key(error: str) -> str:
     'order # of … not found at #'
     """
     first = next((line.strip() for line in error.splitlines() if line.strip()), "")
-    return _NUMBER.sub("#", _QUOTED.sub("…", _ID.sub("#", first)))[:_MAX_ERROR]
+    return _NUMBER.sub("#", _QUOTED.sub("…", _ID.sub("#", _TIME.sub("#", first))))[:_MAX_ERROR]
 
 
 def stack_key(stack: str) -> str:
