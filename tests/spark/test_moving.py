@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -26,12 +27,13 @@ from litemq.spark.files import FileBackend
 from litemq.spark.jobs.dlq import DeadLetterReport
 from litemq.spark.jobs.export import Export
 from litemq.spark.jobs.import_ import Import
-from litemq.spark.jobs.job import Report, Run, Source
+from litemq.spark.jobs.job import Cell, Report, Run, Source
 from litemq.spark.jobs.replay import Replay
 from litemq.testing import Broker, broker
 
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore")]
 
+ROWS = Path(__file__).resolve().parents[2] / "docs" / "reference" / "pipeline-rows.md"
 _numbers = itertools.count(1)
 Facts = tuple[bytes, tuple[str, ...], str | None, dict[str, str], str | None]
 
@@ -131,6 +133,18 @@ def source(cluster: Broker, topic: str, **options: str) -> Source:
     return Source("", cluster.nameservers, {"subscribe": topic, **options})
 
 
+def planned(job: Any, spark: Any) -> dict[str, Cell]:  # noqa: ANN401 - any job; Spark's session
+    return {row[0]: row[1] for row in job.plan(spark).rows}
+
+
+def documented(heading: str) -> list[str]:
+    """Return the keys of a table of the reference page, in order."""
+    text = ROWS.read_text().partition(f"### {heading}\n")[2].partition("\n#")[0]
+    return [
+        name for row in re.findall(r"^\| (`[^|]+) \|", text, re.MULTILINE) for name in re.findall(r"`([^`]+)`", row)
+    ]
+
+
 def go(spark: Any, job: Any, **more: Any) -> Report:  # noqa: ANN401 - Spark's session; any job
     report: Report = job.run(Run(spark, **more))
     return report
@@ -179,7 +193,7 @@ def test_a_selection_is_exported_and_nothing_else_is_touched(
         source=source(cluster, topic), to=tmp_path / "even.jsonl", where="properties['n'] < '2' AND tags = 'even'",
         columns=columns,
     )  # fmt: skip
-    plan = dict(job.plan(spark).rows)
+    plan = planned(job, spark)
     assert (plan["rows"], plan["columns"], plan["is there already"]) == (6, "queue_offset, tags, keys", "no")
     assert not (tmp_path / "even.jsonl").exists()
     (tmp_path / ".even.jsonl.writing").mkdir()
@@ -196,6 +210,8 @@ def test_a_selection_is_exported_and_nothing_else_is_touched(
     assert "status  done\n" in table
     write_report(report, as_json=True)
     told = json.loads(capfd.readouterr().out)
+    assert list(told["figures"]) == documented("Figures of export")
+    assert list(manifest) == documented("Manifest of an export")
     assert (told["job"], told["figures"]["files"], told["outputs"][0]) == ("export", 1, str(tmp_path / "even.jsonl"))
     with pytest.raises(InvalidRequest, match=r"a finished export of something else; it differs in where: .properties"):
         go(spark, replace(job, where=""))
@@ -250,11 +266,12 @@ def test_nothing_is_written_of_what_cannot_be_written_whole(
     assert messages_of(cluster, topic) == []
     new = f"{topic}-new"
     keeps = replace(job, topic=new, creates_topic=True, queues=2, on_bad="quarantine", quarantine=tmp_path / "bad")
-    plan = dict(keeps.plan(spark).rows)
+    plan = planned(keeps, spark)
     assert (plan["rows"], plan["bad rows"], plan["body"]) == (22, 1, "payload (body)")
     assert str(plan["to"]).endswith("which would be made")
     report = go(spark, keeps)
     assert (report.figures["written"], report.figures["bad"]) == (21, 1)
+    assert list(report.figures) == documented("Figures of import")
     write_report(report, as_json=False)
     assert "bad             1\n" in capfd.readouterr().out
     assert Counter(one.body for one in messages_of(cluster, new)) == Counter(b"%d" % n for n in (*range(20), 99))
@@ -274,7 +291,7 @@ def test_a_replay_sends_what_was_there_once(
     job = Replay(
         source=source(cluster, topic), topic=topic, to=to, to_brokers=cluster.nameservers, rate=20, state=tmp_path / "s"
     )
-    plan = dict(job.plan(spark).rows)
+    plan = planned(job, spark)
     assert (plan["messages"], plan["slices sent before"], plan["seconds at least"]) == (80, 0, 4)
     began = time.monotonic()
     stops = iter([False] * 4)
@@ -291,6 +308,7 @@ def test_a_replay_sends_what_was_there_once(
     assert len(origins) == 80
     assert {origin.split("/")[1] for origin in origins} == {"broker-a", "second"}
     again = go(spark, job)
+    assert list(again.figures) == documented("Figures of replay")
     assert (again.figures["sent"], again.figures["sent_before"]) == (0, 80)
     write_report(again, as_json=False)
     out = capfd.readouterr().out
@@ -346,6 +364,7 @@ def test_dead_letters_are_grouped_kept_and_sent_again(
     job = DeadLetterReport(source=Source("", cluster.nameservers), brokers=cluster.nameservers, group="billing")
     report = go(spark, job)
     groups = report.tables["groups"].to_json()
+    assert list(groups[0]) == documented("Groups of dead letters")
     assert [(one["count"], one["origin_topic"], one["error"]) for one in groups] == [
         (7, "bills", "order # not found"),
         (1, "returns", "card refused"),
@@ -358,6 +377,7 @@ def test_dead_letters_are_grouped_kept_and_sent_again(
     assert [list(row) for row in some.plan(spark).rows] == [["billing", 1, 0]]
     report = go(spark, some)
     assert (report.figures["archived"], report.figures["sent"]) == (1, 1)
+    assert list(report.figures) == documented("Figures of dlq")
     assert spark.read.parquet(str(tmp_path / "kept")).select("error").first().error == "order 18 not found"
     with litemq.Admin(cluster.nameservers) as admin:  # the other command knows what this one sent, and the other way
         assert admin.redrive("billing", to="origin").skipped == 1

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from litemq.spark.jobs.export_rows import Body, Form, HashedFile, rows_into
-from litemq.spark.jobs.import_files import Parts, Wish, batches_of, names_in, parts_in, survey
-from litemq.spark.jobs.import_rows import MAX_BODY, BadRow, Columns, columns_of
+from litemq.spark.jobs.import_files import Wish, batches_of, names_in, parts_in, survey
+from litemq.spark.jobs.import_rows import MAX_BODY, BadRow, Columns, Parts, columns_of
 
 pa = pytest.importorskip("pyarrow")
 
