@@ -195,6 +195,7 @@ class Import:
         if self.run_id:
             return slices.checked_id(self.run_id)
         facts = {
+            "cut": 1,  # another number when the same files are cut in another way
             "topic": self.topic,
             "renames": sorted(self.renames),
             "extra": self.extra,
