@@ -171,6 +171,7 @@ def test_an_export_imported_is_the_same_once(
     assert (report.status, report.figures["written"]) == ("done", 90)
     assert int(str(report.figures["slices"])) >= 3
     assert once(cluster, to) == wanted
+    assert len(json.loads((tmp_path / "s" / "progress.json").read_text())["logs"]) == 2
     for state in (tmp_path / "s", tmp_path / "lost"):  # the brokers remember, too
         again = go(
             spark, Import(path=tmp_path / name, topic=to, brokers=cluster.nameservers, slice_rows=40, state=state)

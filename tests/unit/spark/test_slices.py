@@ -83,6 +83,10 @@ def test_a_state_is_one_runs_at_a_time(tmp_path: Path) -> None:
             pass
     with State(tmp_path / "s").held():
         assert (state.plan(), state.done) == ({"slices": [1]}, 3)
+    state.note(4, ["log-b", "log-a"])
+    state.check_logs(["log-c", "log-a"])  # a broker came, one went
+    with pytest.raises(InvalidRequest, match="tells what was sent to other brokers"):
+        state.check_logs(["log-c"])
     (tmp_path / "s" / "plan.json").write_text("{")
     with pytest.raises(JobFailed, match=r"plan.json cannot be read"):
         state.plan()

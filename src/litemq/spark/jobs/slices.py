@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from litemq.client.admin import Admin
 from litemq.client.batch_transactions import BatchTransactions
+from litemq.client.live_reads import LiveReader
 from litemq.errors import InvalidRequest, UnknownTopic
 from litemq.spark.errors import JobFailed
 
@@ -148,9 +149,22 @@ class State:
         found = self._read("progress.json")
         return int(found["slices"]) if found else 0
 
-    def note(self, slices: int) -> None:
-        """Note how many slices are sent."""
-        write_whole(self.folder / "progress.json", json.dumps({"slices": slices}))
+    def note(self, slices: int, logs: Sequence[str] = ()) -> None:
+        """Note how many slices are sent, and to the brokers of which logs."""
+        write_whole(self.folder / "progress.json", json.dumps({"slices": slices, "logs": sorted(logs)}))
+
+    def check_logs(self, logs: Sequence[str]) -> None:
+        """Refuse brokers that are others than those of which the progress tells.
+
+        Raises:
+            InvalidRequest: they are.
+        """
+        found = self._read("progress.json")
+        if found and found.get("logs") and set(found["logs"]).isdisjoint(logs):
+            raise InvalidRequest(
+                f"{self.folder} tells what was sent to other brokers, whose place these have taken; to send all of it "
+                "to these, remove that directory or give another --state"
+            )
 
     def _read(self, name: str) -> dict[str, Any] | None:
         path = self.folder / name
@@ -241,12 +255,15 @@ def send(
     Raises:
         JobFailed: a slice has other rows than it was planned with.
     """
+    with LiveReader(target.brokers) as brokers:
+        logs = [one.log_id for one in brokers.bounds([])]
+    state.check_logs(logs)
     last, is_committed = last_epoch(target)
     epoch = next_epoch(last, state.done, is_committed=is_committed)
     first = min(epoch // GOES, len(counts))
     before = sum(counts[:first])
     if first > state.done:
-        state.note(first)  # brokers forget it one day
+        state.note(first, logs)  # brokers forget it one day
     done, total = before, sum(counts)
     for number in range(first, len(counts)):
         run.told(done, total)
@@ -257,7 +274,7 @@ def send(
         pace.passed(counts[number])
         done += counts[number]
         epoch = (number + 1) * GOES
-        state.note(number + 1)
+        state.note(number + 1, logs)
     run.told(total, total)
     return Sent(done - before, before, len(counts) - first, is_stopped=False)
 
