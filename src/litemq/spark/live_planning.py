@@ -111,7 +111,11 @@ def _offsets(
 
 
 def _stated(given: int | Offsets, queue: LiveQueue, default: int) -> int:
-    offset = given if isinstance(given, int) else given.get(queue.topic, {}).get(queue.queue_id, default)
+    if isinstance(given, int):
+        offset = given
+    else:  # what names a broker wins over what is said of that queue everywhere
+        said = given.get(queue.topic, {})
+        offset = said.get(f"{queue.broker}/{queue.queue_id}", said.get(queue.queue_id, default))
     return {EARLIEST: queue.min_offset, LATEST: queue.max_offset}.get(offset, offset)
 
 

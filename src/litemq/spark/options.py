@@ -78,8 +78,8 @@ _AGO_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_0
 
 _GROUP: Final = "group:"
 
-Offsets = dict[str, dict[int, int]]
-"""By topic and queue id; ``EARLIEST`` and ``LATEST`` stand for themselves."""
+Offsets = dict[str, dict[int | str, int]]
+"""By topic and queue id, or ``broker/queue``; ``EARLIEST`` and ``LATEST`` stand for themselves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,9 +322,12 @@ def _offsets(found: _Given, name: str, default: int) -> int | Offsets:
             if not isinstance(queues, dict):
                 break
             for queue, offset in queues.items():
-                if not queue.isascii() or not queue.isdigit() or type(offset) is not int or offset < EARLIEST:
+                broker, _, number = queue.rpartition("/")
+                if not number.isascii() or not number.isdigit() or type(offset) is not int or offset < EARLIEST:
                     break
-                answer.setdefault(topic, {})[int(queue)] = offset
+                if broker and not _brokers(found):
+                    raise BadOption(f"{name} names the queue {queue!r}; a path has no brokers, so write {number!r}")
+                answer.setdefault(topic, {})[queue if broker else int(number)] = offset
             else:
                 continue
             break

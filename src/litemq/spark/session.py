@@ -31,6 +31,7 @@ _SETTINGS: Final = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.ui.showConsoleProgress": "false",
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(8 << 20),  # 10 000 rows of large bodies fill a worker
 }
 
 

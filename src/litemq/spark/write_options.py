@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
 
 KNOWN: Final = (
-    *("brokers", "litemq.bootstrap.servers", "path", "topic", "producerId", "writeId", "delivery", "extraColumns"),
-    *("timeout", "checkpointLocation", "queryName"),
+    *("brokers", "litemq.bootstrap.servers", "path", "topic", "producerId", "writeId", "epoch", "delivery"),
+    *("extraColumns", "timeout", "checkpointLocation", "queryName"),
 )
 _SPARKS: Final = ("checkpointlocation", "queryname")
 """Spark hands over its own options of a stream, too."""
@@ -48,6 +48,8 @@ class WriteOptions:
     producer_id: str
     """Empty: a stream's query id, a batch write's ``write_id``."""
     write_id: str
+    epoch: int
+    """Of a batch write: which transaction of ``write_id`` it is."""
     is_exactly_once: bool
     keeps_extra: bool
     timeout_s: float
@@ -75,11 +77,14 @@ def write_options(given: Mapping[str, str], *, is_stream: bool) -> WriteOptions:
         raise BadOption("writeId is for batch writes; a stream is known by producerId, and by its query id without one")
     if found.get("writeid") and found.get("producerid"):
         raise BadOption("writeId and producerId mean the same for a batch write; give writeId")
+    if found.get("epoch") and not found.get("writeid"):
+        raise BadOption("epoch goes with writeId: it says which of its batch transactions a write is")
     return WriteOptions(
         brokers=brokers.replace(",", ";"),
         topic=found.get("topic", ""),
         producer_id=found.get("producerid", ""),
         write_id=found.get("writeid") or found.get("producerid") or uuid.uuid4().hex,
+        epoch=_epoch(found.get("epoch", "")),
         is_exactly_once=_choice(found, "delivery", ("exactly-once", "at-least-once")) == "exactly-once",
         keeps_extra=_choice(found, "extraColumns", ("error", "properties")) == "properties",
         timeout_s=_seconds(found.get("timeout", "")),
@@ -91,6 +96,12 @@ def _choice(found: Mapping[str, str], name: str, allowed: tuple[str, ...]) -> st
     if value not in allowed:
         raise BadOption(f"{name} is {value!r}; it must be one of: {', '.join(allowed)}")
     return value
+
+
+def _epoch(text: str) -> int:
+    if text and (not text.isascii() or not text.isdigit() or int(text) >= 1 << 63):
+        raise BadOption(f"epoch is {text!r}; it must be a whole number, higher with each write under its writeId")
+    return int(text or 0)
 
 
 def _seconds(text: str) -> float:

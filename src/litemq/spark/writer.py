@@ -1,6 +1,6 @@
 """Writing with Spark: tasks stage their rows under one batch transaction, the driver's commit ends it.
 
-    batch write     producer = writeId,   epoch 0
+    batch write     producer = writeId,   epoch 0, or what the option epoch says
     stream          producer = query id,  epoch = number of the micro-batch
 
 Every attempt of a task stages under a number of its own; the commit names those that Spark chose.  What Spark calls
@@ -50,15 +50,15 @@ class LiteMQWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """Stage the rows of one attempt of a task."""
-        return _write(self._options, self._options.write_id, 0, iterator)
+        return _write(self._options, self._options.write_id, self._options.epoch, iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Have the rows of the chosen attempts delivered."""
-        _commit(self._options, self._options.write_id, 0, messages)
+        _commit(self._options, self._options.write_id, self._options.epoch, messages)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Drop what was staged; nothing when it was committed."""
-        _abort(self._options, self._options.write_id, 0)
+        _abort(self._options, self._options.write_id, self._options.epoch)
 
 
 class LiteMQStreamWriter(DataSourceStreamArrowWriter):
