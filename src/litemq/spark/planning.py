@@ -12,6 +12,7 @@ from litemq.spark.backend import Bounds, Chosen
 from litemq.spark.codec import Filter
 from litemq.spark.errors import BadOption
 from litemq.spark.files import FileBackend
+from litemq.spark.log_cuts import places
 from litemq.spark.options import EARLIEST, LATEST, Offsets, ReadOptions, Selection
 from litemq.spark.ranges import NO_END, LogRange, QueueRange, Range, cut, grouped, step_of
 
@@ -151,7 +152,7 @@ def log_ranges(backend: FileBackend, options: ReadOptions, topics: Topics) -> li
             continue
         first = stream.named_start
         size = sum(backend.size_of(segment) for segment in stream.segments)
-        found += cut(number, backend.boundaries(number, step), first, first + size, NO_END)
+        found += cut(number, places(backend, number, step), first, first + size, NO_END)
     return found
 
 
