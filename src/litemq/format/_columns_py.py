@@ -11,6 +11,7 @@ from litemq.format import rows as r
 
 if TYPE_CHECKING:
     from litemq.format.columns import Value
+    from litemq.types import Record
 
 Buffers = tuple["bytearray | bytes | None", ...]
 Chooser = Callable[[bytes, int], "tuple[int, int, int] | None"]
@@ -105,17 +106,17 @@ class Columns:
         while start < count and self.rows < max_rows and (self.rows == 0 or self.bytes < max_bytes):
             row = picked[start]
             start += 1
-            self.bytes += table[row * r.WIDTH + r.SIZE]
             self.add_record(decode_row(self._format, view, table, row, ""))
         return start
 
-    def add_record(self, record: object) -> None:
-        """Take one decoded record."""
+    def add_record(self, record: Record) -> None:
+        """Take one decoded record; an unfolded body counts with what it came to."""
         from litemq.format.columns import values_of
 
-        values = values_of(record)  # type: ignore[arg-type]
+        values = values_of(record)
         self.odd += 1
         self.rows += 1
+        self.bytes += record.size - len(record.stored_body) + len(record.body)
         for number, index in enumerate(self._indexes):
             self._values[number].append(values[index])
 

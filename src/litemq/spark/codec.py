@@ -16,10 +16,11 @@ import pyarrow as pa
 from litemq.format import columns as record_columns
 from litemq.format import rows
 from litemq.format.columns import Columns, pick
-from litemq.format.record import Format, decode_row
-from litemq.spark.backend import Chosen, Damaged, Rows
+from litemq.format.record import Format, decode_row, offset_in_queue
+from litemq.spark.backend import Chosen, Damaged, Rows, Unfolded
 from litemq.spark.options import ReadOptions
 from litemq.spark.schema import CORRUPT, HEADERS, Column
+from litemq.types import Record
 
 Chooser = Callable[[bytes, int], Chosen | None]
 
@@ -54,6 +55,25 @@ class Filter:
     keys: frozenset[str] = frozenset()
     tags: frozenset[str] = frozenset()
 
+    def wants(self, record: Record) -> bool:
+        """Return whether a decoded record is wanted, as ``pick`` and a look at its words say of a row."""
+        offset = offset_in_queue(record)
+        if (offset is None and self.is_placed_only) or not self.from_ms <= (record.store_time or 0) < self.to_ms:
+            return False
+        if self.choose is not None:
+            chosen = self.choose(record.topic.encode("utf-8", "surrogateescape"), record.queue_id)
+            if chosen is None or record.position < chosen.from_position:
+                return False
+            if offset is not None and not chosen.low <= offset < chosen.high:
+                return False
+        return self.has_words(record)
+
+    def has_words(self, record: Record) -> bool:
+        """Return whether a record has one of the keys and one of the tags."""
+        return not (
+            (self.keys and self.keys.isdisjoint(record.keys)) or (self.tags and self.tags.isdisjoint(record.tags))
+        )
+
 
 class Decoder:
     """Turns runs of rows into record batches of at most ``batchRows`` rows and about ``batchBytes`` bytes."""
@@ -75,26 +95,40 @@ class Decoder:
         """Rows that took the longer way through a ``Record``."""
         return self._columns.odd if self._columns is not None else 0
 
-    def batches(self, runs: Iterator[Rows | Damaged], only: Filter) -> Iterator[pa.RecordBatch]:
+    def batches(self, runs: Iterator[Rows | Unfolded | Damaged], only: Filter) -> Iterator[pa.RecordBatch]:
         """Yield what the filter leaves of the rows, damage as rows of its own where the schema has ``_corrupt``."""
         columns = self._columns
         if columns is None:
             return
-        options = self._options
         for run in runs:
             if isinstance(run, Damaged):
                 if columns.rows:
                     yield self._batch(columns.rows, columns.finish())
                 yield self._damaged(run)
-                continue
-            count = self._pick(run, only)
-            at = 0
-            while at < count:
-                at = columns.add(run.view, run.table, self._picked, at, count, options.batch_rows, options.batch_bytes)
-                if at < count or columns.rows >= options.batch_rows or columns.bytes >= options.batch_bytes:
-                    yield self._batch(columns.rows, columns.finish())
+            elif isinstance(run, Unfolded):
+                yield from self._add_records(columns, run.records, only)
+            else:
+                yield from self._add_rows(columns, run, only)
         if columns.rows:
             yield self._batch(columns.rows, columns.finish())
+
+    def _add_rows(self, columns: Columns, run: Rows, only: Filter) -> Iterator[pa.RecordBatch]:
+        options = self._options
+        count = self._pick(run, only)
+        at = 0
+        while at < count:
+            at = columns.add(run.view, run.table, self._picked, at, count, options.batch_rows, options.batch_bytes)
+            if at < count or self._is_full(columns):
+                yield self._batch(columns.rows, columns.finish())
+
+    def _add_records(self, columns: Columns, records: Sequence[Record], only: Filter) -> Iterator[pa.RecordBatch]:
+        for record in filter(only.wants, records):
+            columns.add_record(record)
+            if self._is_full(columns):
+                yield self._batch(columns.rows, columns.finish())
+
+    def _is_full(self, columns: Columns) -> bool:
+        return columns.rows >= self._options.batch_rows or columns.bytes >= self._options.batch_bytes
 
     def _pick(self, run: Rows, only: Filter) -> int:
         if len(self._picked) < run.count:
@@ -131,10 +165,9 @@ class Decoder:
             if tags and not any(tag in frame for tag in tags):
                 continue
             record = decode_row(self._format, run.view, run.table, row, "")
-            if (only.keys and only.keys.isdisjoint(record.keys)) or (only.tags and only.tags.isdisjoint(record.tags)):
-                continue
-            self._picked[found] = row
-            found += 1
+            if only.has_words(record):
+                self._picked[found] = row
+                found += 1
         return found
 
     def _batch(self, count: int, made: Mapping[str, tuple[object, ...]]) -> pa.RecordBatch:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
 
+from litemq.errors import CorruptRecord, TornRecord
 from litemq.format import rows
 from litemq.format._scan_cy import scan
 from litemq.format.config_json import JsonObject
@@ -33,6 +34,7 @@ from litemq.store.layout import Paths
 from litemq.store.log_files import SegmentFile
 from litemq.store.log_walk import Log, open_log, read_checkpoint
 from litemq.store.queue_types import batch_topics, queue_folders
+from litemq.types import Record
 
 
 class FileBackend:
@@ -167,9 +169,12 @@ class FileBackend:
             for batch in self.log.batches(self.trusted or None, is_exact=bool(self.trusted)):
                 take_changes(self.format, batch, into)
 
-    def _record_at(self, position: int):  # type: ignore[no-untyped-def]  # noqa: ANN202
+    def _record_at(self, position: int) -> Record | None:
         data = self.read_frame(position)
-        return decode(data, position, self.format) if data else None
+        try:
+            return decode(data, position, self.format) if data else None
+        except (CorruptRecord, TornRecord):
+            return None  # whoever reads it says so
 
     # -- bounds ----------------------------------------------------------------------------------------------------
 
@@ -193,9 +198,17 @@ class FileBackend:
 
     def offset_at(self, queue: Bounds, time_ms: int) -> int:
         entries = self.queues()[queue.topic, queue.queue_id]
-        return entries.first_where(lambda entry: (self.stored_at(entry) or 0) >= time_ms, queue.low, queue.high)
+
+        def reached(entry: QueueEntry) -> bool | None:
+            time = self.stored_at(entry)
+            return None if time is None else time >= time_ms
+
+        return entries.first_where(reached, queue.low, queue.high)
 
     def stored_at(self, entry: QueueEntry) -> int | None:
+        """Return when a message was stored; None where no sound record says so."""
+        if not entry.is_written or entry.is_before_start:
+            return None
         if entry.store_time is not None:
             return entry.store_time
         record = self._row_at(entry)

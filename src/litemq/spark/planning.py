@@ -46,6 +46,10 @@ class Topics:
             return re.fullmatch(selection.pattern, topic) is not None and not is_reserved(topic)
         return not is_reserved(topic)
 
+    def wants_some(self, topic: str) -> bool:
+        """Return whether some queue of a topic may be wanted."""
+        return topic in self.named or (not self.named and self.wants(topic, 0))
+
     @property
     def is_everything(self) -> bool:
         """Whether all messages of all topics are asked for."""
@@ -78,7 +82,7 @@ class Chooser:
         name = topic.decode("utf-8", "surrogateescape")
         if not self._topics.wants(name, queue_id):
             return None
-        low, high = self._bounds.get((name, queue_id), (-NO_END, NO_END))
+        low, high = self._bounds.get((name, queue_id)) or stated(self._topics.options, name, queue_id)
         least = self._min_offsets.get(name, {}).get(queue_id)
         return Chosen(low if least is None else max(low, least), high, self._dead_below.get(name, -NO_END))
 
@@ -165,8 +169,9 @@ def resolved(
         BadOption: offsets or times that no queue of the store can tell.
     """
     found: dict[tuple[str, int], tuple[int, int]] = {}
-    if not queues and (options.starting == LATEST or isinstance(options.starting, dict)):
-        found = _stated_only(options)
+    untold = _without_entries(backend, Topics(options))
+    if options.starting == LATEST and untold:
+        raise BadOption(f"startingOffsets=latest needs ConsumeQueues, which {untold}")
     for queue in queues:
         low = _offset(options.starting, queue, EARLIEST)
         if options.from_ms is not None:
@@ -179,25 +184,36 @@ def resolved(
         high = _offset(options.ending, queue, LATEST)
         if options.to_ms is not None:
             high = backend.offset_at(queue, options.to_ms)
-        if options.ending == LATEST and options.to_ms is None and backend.trusted < NO_END:
+        elif _stated(options.ending, queue.topic, queue.queue_id, LATEST) == LATEST and backend.trusted < NO_END:
             high = NO_END  # what lies behind the entries is walked
         found[queue.topic, queue.queue_id] = (low, high)
     return found
 
 
-def _stated_only(options: ReadOptions) -> dict[tuple[str, int], tuple[int, int]]:
-    if options.starting == LATEST:
-        raise BadOption("startingOffsets=latest needs ConsumeQueues, which this log has not; run: litemq store rebuild")
-    return {}
+def stated(options: ReadOptions, topic: str, queue_id: int) -> tuple[int, int]:
+    """Return what is read of a queue that no entries lead to, by its records' own offsets."""
+    low = _stated(options.starting, topic, queue_id, EARLIEST)
+    high = _stated(options.ending, topic, queue_id, LATEST)
+    return {EARLIEST: -NO_END, LATEST: NO_END}.get(low, low), {EARLIEST: -NO_END, LATEST: NO_END}.get(high, high)
+
+
+def _without_entries(backend: FileBackend, topics: Topics) -> str:
+    """Return what is read without queue entries, in words; nothing when there is no such thing."""
+    if backend.format is None:
+        return ""
+    if not backend.trusted:
+        return "this log has not; run: litemq store rebuild"
+    batch = [topic for topic in sorted(backend.batch_topics()) if topics.wants_some(topic)]
+    return f"{batch[0]!r}, of RocketMQ's type BatchCQ, has not; choose other topics, or offsets" if batch else ""
+
+
+def _stated(given: int | Offsets, topic: str, queue_id: int, default: int) -> int:
+    return given if isinstance(given, int) else given.get(topic, {}).get(queue_id, default)
 
 
 def _offset(given: int | Offsets, queue: Bounds, default: int) -> int:
-    stated = given if isinstance(given, int) else given.get(queue.topic, {}).get(queue.queue_id, default)
-    if stated == EARLIEST:
-        return queue.low
-    if stated == LATEST:
-        return queue.high
-    return stated
+    offset = _stated(given, queue.topic, queue.queue_id, default)
+    return {EARLIEST: queue.low, LATEST: queue.high}.get(offset, offset)
 
 
 def _queue_ranges(
@@ -210,7 +226,7 @@ def _queue_ranges(
     """Return what to read by queue entries; None when walking the log is the way."""
     if not backend.trusted or not options.is_committed_only or topics.is_everything:
         return None
-    if any(topic in topics.named or (not topics.named and topics.wants(topic, 0)) for topic in backend.batch_topics()):
+    if any(topics.wants_some(topic) for topic in backend.batch_topics()):
         return None
     found = []
     total = 0

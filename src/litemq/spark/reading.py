@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from litemq.spark.backend import Damaged, Rows
+from litemq.spark.backend import Damaged, Rows, Unfolded
 from litemq.spark.codec import Decoder, Filter
 from litemq.spark.errors import CorruptInput
 from litemq.spark.files import FileBackend
+from litemq.spark.inner_batches import unfolded
 from litemq.spark.options import ReadOptions
 from litemq.spark.quarantine import put_aside
 from litemq.spark.ranges import Range
@@ -40,11 +41,12 @@ def read_ranges(
     """
     decoder = Decoder(backend.format, columns, options, None)
 
-    def runs() -> Iterator[Rows | Damaged]:
+    def runs() -> Iterator[Rows | Unfolded | Damaged]:
         for part in task.parts:
-            for run in backend.open(part):
-                if not isinstance(run, Damaged) or deals_with(backend, options, run):
-                    yield run
+            for found in backend.open(part):
+                for run in unfolded(backend.format, found) if isinstance(found, Rows) else (found,):
+                    if not isinstance(run, Damaged) or deals_with(backend, options, run):
+                        yield run
 
     yield from decoder.batches(runs(), task.only)
     if options.counters_path:
