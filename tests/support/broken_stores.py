@@ -120,7 +120,9 @@ def empty_segment(store: StoreFiles, chance: random.Random) -> None:
     change(store, start, bytes(store.segment_size))
 
 
-DAMAGES: Final[list[Callable[[StoreFiles, random.Random], None]]] = [
+Damage = Callable[[StoreFiles, random.Random], None]
+
+DAMAGES: Final[list[Damage]] = [
     torn_tail,
     flipped_bit,
     lost_frame,

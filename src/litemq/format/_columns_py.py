@@ -123,7 +123,7 @@ class Columns:
     def finish(self) -> dict[str, Buffers]:
         """Return the buffers of all columns, and begin anew."""
         found = {
-            name: _buffers(kind, values)
+            name: buffers_of(kind, values)
             for name, kind, values in zip(self._names, self._kinds, self._values, strict=True)
         }
         self.rows = self.bytes = 0
@@ -131,7 +131,8 @@ class Columns:
         return found
 
 
-def _buffers(kind: str, values: Sequence[Value]) -> Buffers:
+def buffers_of(kind: str, values: Sequence[Value]) -> Buffers:
+    """Return the buffers of a column of these values."""
     if kind in ("int", "long", "time"):
         letter = "i" if kind == "int" else "q"
         return _validity(values), struct.pack(f"<{len(values)}{letter}", *(value or 0 for value in values))

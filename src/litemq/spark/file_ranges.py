@@ -8,7 +8,7 @@ its whole frame was decoded at a place that is one: what looks like a record ins
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, Final
 
 from litemq.format import compression, rows
@@ -19,6 +19,7 @@ from litemq.spark.backend import Damaged, Rows
 from litemq.spark.log_cuts import is_of, next_known
 from litemq.spark.queue_entries import CHUNK
 from litemq.spark.ranges import NO_END, LogRange, QueueRange
+from litemq.store.frames import HEAD_SIZE, Kind, read_head
 from litemq.store.segment_walk import Damage
 
 if TYPE_CHECKING:
@@ -30,7 +31,17 @@ _GAP: Final = 2
 
 
 def log_rows(backend: FileBackend, part: LogRange) -> Iterator[Rows | Damaged]:
-    """Yield what the walk over part of a log finds."""
+    """Yield what the walk over part of a log finds, and what queue entries lead to where it loses its way.
+
+    So the same records are found however the log is cut: a part never reaches beyond its segment.
+    """
+    start: int | None = part.start
+    while start is not None:
+        start = yield from _walk(backend, part._replace(start=start))
+
+
+def _walk(backend: FileBackend, part: LogRange) -> Generator[Rows | Damaged, None, int | None]:
+    """Yield what one walk finds; return where to walk on when it lost its way before the part's end."""
     log = backend.log
     damages: list[Damage] = []
 
@@ -39,6 +50,7 @@ def log_rows(backend: FileBackend, part: LogRange) -> Iterator[Rows | Damaged]:
             damages.append(damage)
 
     exact = part.start >= 0
+    at = part.start if exact else log.files.streams[part.stream].named_start
     runs = log.batches(
         part.start if exact else None,
         streams=range(part.stream, part.stream + 1),
@@ -46,32 +58,51 @@ def log_rows(backend: FileBackend, part: LogRange) -> Iterator[Rows | Damaged]:
         is_exact=exact,
     )
     for batch in runs:
-        while damages:
-            yield from _resumed(backend, damages.pop(0), part)
+        place = yield from _told(backend, part, damages)
+        if place is not None:
+            return place
+        if batch.table[batch.first * rows.WIDTH + rows.POSITION] >= part.end:
+            break
         yield Rows(batch.view, batch.table, batch.first, batch.count, batch.base, part.end)
         last = (batch.count - 1) * rows.WIDTH
-        if batch.table[last + rows.POSITION] + batch.table[last + rows.SIZE] >= part.end:
-            return
+        at = batch.table[last + rows.POSITION] + batch.table[last + rows.SIZE]
+        if at >= part.end:
+            return None
+    at = max([at, *(damage.position + damage.size for damage in damages)])
+    place = yield from _told(backend, part, damages)
+    if place is None:
+        place = _behind_hole(backend, part, at)
+        if place is not None:
+            yield Damaged(at, place - at, "nothing is written here, and records are behind it", _name_at(backend, at))
+    return place
+
+
+def _told(backend: FileBackend, part: LogRange, damages: list[Damage]) -> Generator[Damaged, None, int | None]:
+    """Yield damages; return the first record in one that queue entries lead to, where the walk passes it over."""
     while damages:
-        yield from _resumed(backend, damages.pop(0), part)
+        damage = damages.pop(0)
+        end = min(damage.position + damage.size, part.end, backend.trusted)
+        place = next_known(backend, damage.position + 1, end) if not part.stream else None
+        if place is not None or damage.kind != "torn":  # a log's unfinished end: nothing that was there is missing
+            size = damage.size if place is None else place - damage.position
+            yield Damaged(damage.position, size, damage.reason, damage.segment)
+        if place is not None:
+            return place
+    return None
 
 
-def _resumed(backend: FileBackend, damage: Damage, part: LogRange) -> Iterator[Rows | Damaged]:
-    """Yield a damage, and what queue entries know behind it where the walk skipped the rest of a segment.
+def _behind_hole(backend: FileBackend, part: LogRange, at: int) -> int | None:
+    """Return the first record that queue entries lead to behind ``at``, where a walk took the log to end."""
+    end = min(part.end, backend.trusted)
+    if part.stream or at >= end or backend.format is None:
+        return None
+    if read_head(backend.format, backend.read_at(at, HEAD_SIZE)).kind is Kind.FILLER:
+        return None
+    return next_known(backend, at, end)
 
-    So the same records are found however the log is split.
-    """
-    end = min(damage.position + damage.size, part.end)
-    place = None
-    if backend.trusted and not part.stream:
-        place = next_known(backend, damage.position + 1, min(end, backend.trusted))
-    if place is None and damage.kind == "torn":
-        return  # the log's unfinished end: nothing that was ever there is missing
-    size = damage.size if place is None else place - damage.position
-    yield Damaged(damage.position, size, damage.reason, damage.segment)
-    if place is not None:
-        # A log of its own: this one is in the middle of its walk.
-        yield from log_rows(backend.another(), LogRange(part.stream, place, end, end - place))
+
+def _name_at(backend: FileBackend, position: int) -> str:
+    return backend.log.files.streams[0].segments[max(0, backend.segment_of(position))].name
 
 
 def queue_rows(backend: FileBackend, part: QueueRange) -> Iterator[Rows | Damaged]:

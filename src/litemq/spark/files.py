@@ -143,6 +143,12 @@ class FileBackend:
         """Where the log starts by the name of its first segment."""
         return self.log.files.streams[0].named_start if self.log.files.streams else 0
 
+    @property
+    def end(self) -> int:
+        """Position at which the log ended when this backend first looked, where another process says so."""
+        live = self.log.live
+        return NO_END if live is None or live.flushed is None else live.flushed
+
     def deletions(self) -> Deletions:
         """Return what was deleted or purged: only a store of a LiteMQ broker says so."""
         if self._deletions is None:
@@ -269,28 +275,25 @@ class FileBackend:
     def open(self, part: Range) -> Iterator[Rows | Damaged]:
         return log_rows(self, part) if isinstance(part, LogRange) else queue_rows(self, part)
 
-    def another(self) -> FileBackend:
-        """Return a backend of the same store that counts its reads with this one's: a log has one walk at a time."""
-        other = FileBackend(self.path, self.format_name)
-        other.counters = self.counters
-        return other
-
     def segment_of(self, position: int) -> int:
         """Return the number of the segment that a position of the first log lies in; -1 before all of them."""
         starts = [segment.number or 0 for segment in self.log.files.streams[0].segments]
         return bisect_right(starts, position) - 1
 
-    def read_frame(self, position: int) -> bytes:
-        """Return the frame that starts at ``position``, or nothing when none does."""
+    def read_at(self, position: int, size: int) -> bytes:
+        """Return up to ``size`` bytes of the first log from a position on, of one segment."""
         number = self.segment_of(position)
-        if number < 0 or self.format is None:
+        if number < 0:
             return b""
         segment = self.log.files.streams[0].segments[number]
-        place = position - (segment.number or 0)
-        head = read_head(self.format, self.read_segment(segment, place, HEAD_SIZE))
-        if head.kind is not Kind.RECORD:
+        return self.read_segment(segment, position - (segment.number or 0), size)
+
+    def read_frame(self, position: int) -> bytes:
+        """Return the frame that starts at ``position``, or nothing when none does."""
+        if self.format is None:
             return b""
-        return self.read_segment(segment, place, head.size)
+        head = read_head(self.format, self.read_at(position, HEAD_SIZE))
+        return self.read_at(position, head.size) if head.kind is Kind.RECORD else b""
 
     def read_segment(self, segment: SegmentFile, place: int, size: int) -> bytes:
         """Return up to ``size`` bytes of a segment."""

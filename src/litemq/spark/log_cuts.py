@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final
 from litemq.format import rows
 from litemq.format._scan_cy import scan
 from litemq.format.queue_entry import QueueEntry
-from litemq.spark.ranges import NO_END
 from litemq.store.frames import HEAD_SIZE, Kind, read_head
 from litemq.store.log_files import SegmentFile
 
@@ -27,18 +26,15 @@ def places(backend: FileBackend, stream: int, step: int) -> list[int]:
     found = backend.log.files.streams[stream]
     if backend.format is None or found.is_ordinal or backend.log.files.kind == "file":
         return []
-    limit = NO_END
-    if backend.log.live is not None and backend.log.live.flushed is not None:
-        limit = backend.log.live.flushed
     answer: list[int] = []
     for index, segment in enumerate(found.segments):
         start = segment.number or 0
         if index:
             answer.append(start)
-        end = min(start + backend.size_of(segment), limit)
+        end = min(start + backend.size_of(segment), backend.end)
         if end - start > step:
             answer += _inside(backend, segment, start, end, step)
-    return [place for place in answer if place < limit]
+    return [place for place in answer if place < backend.end]
 
 
 def _inside(backend: FileBackend, segment: SegmentFile, start: int, end: int, step: int) -> Iterator[int]:

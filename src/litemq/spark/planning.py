@@ -134,12 +134,9 @@ def plan(backend: FileBackend, options: ReadOptions) -> Plan:
         parts: list[Range] = [
             part for queue in queues for part in backend.split(queue, options.max_partition_bytes, options.max_records)
         ]
-        if backend.trusted < NO_END:
-            parts.append(
-                LogRange(
-                    0, backend.trusted, NO_END, max(0, backend.first_position + backend.log_bytes() - backend.trusted)
-                )
-            )
+        if backend.trusted < backend.end:
+            size = max(0, backend.first_position + backend.log_bytes() - backend.trusted)
+            parts.append(LogRange(0, backend.trusted, backend.end, size))
     else:
         parts = log_ranges(backend, options, topics)
     groups = grouped(parts, options.max_partition_bytes, options.min_partitions)
@@ -156,7 +153,7 @@ def log_ranges(backend: FileBackend, options: ReadOptions, topics: Topics) -> li
             continue
         first = stream.named_start
         size = sum(backend.size_of(segment) for segment in stream.segments)
-        found += cut(number, places(backend, number, step), first, first + size, NO_END)
+        found += cut(number, places(backend, number, step), first, first + size, backend.end)
     return found
 
 
@@ -173,7 +170,7 @@ def resolved(
     if options.starting == LATEST and untold:
         raise BadOption(f"startingOffsets=latest needs ConsumeQueues, which {untold}")
     for queue in queues:
-        low = _offset(options.starting, queue, EARLIEST)
+        low, high = stated(options, queue.topic, queue.queue_id)
         if options.from_ms is not None:
             low = backend.offset_at(queue, options.from_ms)
             if low == queue.high and queue.low < queue.high and options.needs_time_match:
@@ -181,17 +178,17 @@ def resolved(
                     f"no message of {queue.topic}/{queue.queue_id} is as late as startingTimestamp; choose an earlier "
                     "one, or startingOffsetsByTimestampStrategy=latest"
                 )
-        high = _offset(options.ending, queue, LATEST)
         if options.to_ms is not None:
             high = backend.offset_at(queue, options.to_ms)
-        elif _stated(options.ending, queue.topic, queue.queue_id, LATEST) == LATEST and backend.trusted < NO_END:
-            high = NO_END  # what lies behind the entries is walked
-        found[queue.topic, queue.queue_id] = (low, high)
+        found[queue.topic, queue.queue_id] = (queue.high if low == NO_END else low, queue.low if high < 0 else high)
     return found
 
 
 def stated(options: ReadOptions, topic: str, queue_id: int) -> tuple[int, int]:
-    """Return what is read of a queue that no entries lead to, by its records' own offsets."""
+    """Return from which offset to before which a queue is read, as far as options say it without a look at the queue.
+
+    What entries do not lead to, behind the last of them or between, is read too where the log is walked.
+    """
     low = _stated(options.starting, topic, queue_id, EARLIEST)
     high = _stated(options.ending, topic, queue_id, LATEST)
     return {EARLIEST: -NO_END, LATEST: NO_END}.get(low, low), {EARLIEST: -NO_END, LATEST: NO_END}.get(high, high)
@@ -209,11 +206,6 @@ def _without_entries(backend: FileBackend, topics: Topics) -> str:
 
 def _stated(given: int | Offsets, topic: str, queue_id: int, default: int) -> int:
     return given if isinstance(given, int) else given.get(topic, {}).get(queue_id, default)
-
-
-def _offset(given: int | Offsets, queue: Bounds, default: int) -> int:
-    offset = _stated(given, queue.topic, queue.queue_id, default)
-    return {EARLIEST: queue.low, LATEST: queue.high}.get(offset, offset)
 
 
 def _queue_ranges(

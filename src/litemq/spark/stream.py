@@ -72,7 +72,8 @@ class LiteMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return {(queue.topic, queue.queue_id): queue.high for queue in bounds}
         backend = self._backend()
         found = resolved(backend, self._options, bounds)
-        return {queue: low for queue, (low, _) in found.items()}
+        lows = {(queue.topic, queue.queue_id): queue.low for queue in bounds}
+        return {queue: max(low, lows[queue]) for queue, (low, _) in found.items()}
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Return where the next batch ends: what is there, within the limits; ``start`` itself when nothing is new."""

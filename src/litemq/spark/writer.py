@@ -26,12 +26,16 @@ from litemq.spark.write_options import WriteOptions
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from litemq.client._message_cy import Message
+    from litemq.client.producer import Producer
+
 ROW_ID: Final = "SPARK_ROW_ID"
 """Property of rows that are delivered at least once: the same when a task sends its rows again."""
 
 _BATCH_ID: Final = "streaming.sql.batchId"
 _QUERY_ID: Final = "sql.streaming.queryId"
 _SENT_AT_ONCE: Final = 500
+_BYTES_AT_ONCE: Final = 4 << 20
 
 
 @dataclass(frozen=True)
@@ -156,7 +160,8 @@ def _send(options: WriteOptions, prefix: str, batches: Iterator[pa.RecordBatch])
 
     rows = with_ids(rows_of(batches, options), ROW_ID, lambda number: f"{prefix}/{number}")
     with Producer(options.brokers, timeout=options.timeout_s) as producer:
-        waiting: dict[str, list[object]] = {}
+        waiting: dict[str, list[Message]] = {}
+        size = 0
         for row in rows:
             if isinstance(row, tuple):
                 raise InvalidRequest("delivery=at-least-once takes no queue_id; drop the column, or use exactly-once")
@@ -165,9 +170,15 @@ def _send(options: WriteOptions, prefix: str, batches: Iterator[pa.RecordBatch])
                 continue
             some = waiting.setdefault(row.topic, [])
             some.append(row)
-            if len(some) == _SENT_AT_ONCE:
-                producer.send_batch(some)  # type: ignore[arg-type]
-                some.clear()
-        for some in waiting.values():
-            if some:
-                producer.send_batch(some)  # type: ignore[arg-type]
+            size += len(row.body)
+            if len(some) == _SENT_AT_ONCE or size >= _BYTES_AT_ONCE:
+                _send_all(producer, waiting)
+                size = 0
+        _send_all(producer, waiting)
+
+
+def _send_all(producer: Producer, waiting: dict[str, list[Message]]) -> None:
+    for some in waiting.values():
+        if some:
+            producer.send_batch(some)
+            some.clear()
