@@ -11,16 +11,18 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
+from typing import Final
 
-from litemq.errors import CorruptRecord, TornRecord
+from litemq.errors import BadStore, CorruptRecord, TornRecord, UnknownFormat
 from litemq.format import rows
 from litemq.format._scan_cy import scan
 from litemq.format.config_json import JsonObject
 from litemq.format.names import CHANGES_TOPIC, ORIGIN
 from litemq.format.queue_entry import LAYOUTS, EntryLayout, QueueEntry
-from litemq.format.record import TMQ, Format, decode
+from litemq.format.record import FORMATS, TMQ, Format, decode
 from litemq.spark.backend import Bounds, Counters, Damaged, Rows
 from litemq.spark.counted_file import CountedFile
+from litemq.spark.errors import Unreadable
 from litemq.spark.file_ranges import log_rows, queue_rows
 from litemq.spark.queue_entries import QueueEntries
 from litemq.spark.ranges import NO_END, LogRange, QueueRange, Range
@@ -35,6 +37,9 @@ from litemq.store.log_files import SegmentFile
 from litemq.store.log_walk import Log, open_log, read_checkpoint
 from litemq.store.queue_types import batch_topics, queue_folders
 from litemq.types import Record
+
+_NAME_SIZE: Final = 20
+"""Digits in the name of a segment."""
 
 
 class FileBackend:
@@ -66,7 +71,7 @@ class FileBackend:
     def log(self) -> Log:
         """The log, opened when it is first asked for."""
         if self._log is None:
-            self._log = open_log(self.path, self.format_name)
+            self._log = _opened(self.path, self.format_name)
             self._log.open_file = self.open_segment
         return self._log
 
@@ -307,3 +312,28 @@ class FileBackend:
         """Open a segment so that what is read of it counts."""
         assert self._log is not None
         return CountedFile(self._log.fs.open(path), self.counters)
+
+
+def _is_segment_name(name: str) -> bool:
+    return len(name) == _NAME_SIZE and name.isascii() and name.isdigit()
+
+
+def _opened(path: str, format_name: str) -> Log:
+    """Open a log.
+
+    Raises:
+        BadStore: it is none that can be read; the text names the option to change.
+        Unreadable: a folder stands where a segment should.
+    """
+    try:
+        log = open_log(path, format_name)
+    except UnknownFormat as error:
+        names = ", ".join(FORMATS)
+        raise BadStore(f"{error}; if it is a log, name its format: .option('format', …), one of {names}") from error
+    for stream in log.files.streams:
+        if stream.folder is None or log.files.is_tree:
+            continue
+        for segment in (stream.folder / name for name in log.fs.names(stream.folder) if _is_segment_name(name)):
+            if log.fs.is_dir(segment):
+                raise Unreadable(f"cannot read {segment}: a folder is where a segment should be; move it away")
+    return log

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -10,7 +11,7 @@ from litemq.features.dead_letter import DLQ_PREFIX
 from litemq.format.names import RESERVED_TOPIC_PREFIX, SCHEDULE_TOPIC
 from litemq.spark.backend import Bounds, Chosen
 from litemq.spark.codec import Filter
-from litemq.spark.errors import BadOption
+from litemq.spark.errors import BadOption, readable
 from litemq.spark.files import FileBackend
 from litemq.spark.log_cuts import places
 from litemq.spark.options import EARLIEST, LATEST, Offsets, ReadOptions, Selection
@@ -116,7 +117,13 @@ def plan(backend: FileBackend, options: ReadOptions) -> Plan:
 
     Raises:
         BadOption: a topic or queue that is not there, or offsets where nothing says them.
+        Unreadable: a file of the store cannot be read.
     """
+    with readable(backend.path):
+        return _planned(backend, options)
+
+
+def _planned(backend: FileBackend, options: ReadOptions) -> Plan:
     topics = Topics(options)
     bounds = backend.bounds()
     wanted = {(queue.topic, queue.queue_id): queue for queue in bounds if topics.wants(queue.topic, queue.queue_id)}
@@ -238,5 +245,10 @@ def _check_named(backend: FileBackend, topics: Topics, bounds: list[Bounds]) -> 
     known = {queue.topic for queue in bounds}
     for topic in topics.named:
         if topic not in known and topic not in backend.batch_topics():
-            shown = ", ".join(sorted(name for name in known if not is_reserved(name))[:20]) or "none"
-            raise BadOption(f"there is no topic {topic!r} in {backend.path}; topics are: {shown}")
+            raise BadOption(no_topic(topic, backend.path, known))
+
+
+def no_topic(topic: str, path: str, known: Iterable[str]) -> str:
+    """Return the text for a topic that is not there."""
+    shown = ", ".join(sorted({name for name in known if not is_reserved(name)})[:20]) or "none"
+    return f"there is no topic {topic!r} in {path}; topics are: {shown}"

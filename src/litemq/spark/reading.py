@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from litemq.spark.backend import Damaged, Rows, Unfolded
 from litemq.spark.codec import Decoder, Filter
-from litemq.spark.errors import CorruptInput
+from litemq.spark.errors import BadOption, CorruptInput, readable
 from litemq.spark.files import FileBackend
 from litemq.spark.inner_batches import unfolded
 from litemq.spark.options import ReadOptions
@@ -48,7 +48,8 @@ def read_ranges(
                     if not isinstance(run, Damaged) or deals_with(backend, options, run):
                         yield run
 
-    yield from decoder.batches(runs(), task.only)
+    with readable(options.path):
+        yield from decoder.batches(runs(), task.only)
     if options.counters_path:
         _count(backend, options.counters_path)
 
@@ -65,7 +66,13 @@ def deals_with(backend: FileBackend, options: ReadOptions, damage: Damaged) -> b
         case "skip":
             return False
         case "quarantine":
-            put_aside(backend.log, damage, Path(options.quarantine_path))
+            try:
+                put_aside(backend.log, damage, Path(options.quarantine_path))
+            except OSError as error:
+                raise BadOption(
+                    f"quarantinePath {options.quarantine_path} cannot be written: {error.strerror or error}; "
+                    "choose a folder that every machine of Spark can write"
+                ) from error
             return False
     raise CorruptInput(
         f"damaged record at position {damage.position} of {backend.path} ({damage.segment}): {damage.reason}; "

@@ -23,7 +23,7 @@ from litemq.spark.errors import BadOption, DataLost
 from litemq.spark.files import FileBackend
 from litemq.spark.offsets import Loss, Offsets
 from litemq.spark.options import LATEST, ReadOptions
-from litemq.spark.planning import Topics, resolved
+from litemq.spark.planning import Topics, no_topic, resolved
 from litemq.spark.ranges import QueueRange, grouped
 from litemq.spark.reading import Task, read_ranges
 from litemq.spark.schema import Column
@@ -61,11 +61,25 @@ class LiteMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return where to start, the same every time: Spark asks twice."""
         if self._first is None:
             now, bounds = self._now()
+            self._check_named(bounds)
             starts = self._starts(bounds)
             now.queues = {(q.topic, offsets.named(q)): starts[q.topic, q.queue_id] for q in bounds}
             self._first = now.to_json()
             logger.warning("litemq stream over %s starts at %s", self._options.path, json.dumps(self._first["t"]))
         return self._first
+
+    def _check_named(self, bounds: list[Bounds]) -> None:
+        """Refuse topics that a stream would wait for in vain."""
+        backend = self._backend()
+        known = {queue.topic for queue in bounds}
+        unknown = [topic for topic in Topics(self._options).named if topic not in known] if backend.trusted else []
+        for topic in unknown:
+            if topic in backend.batch_topics():
+                raise BadOption(
+                    f"{topic!r} is of RocketMQ's type BatchCQ and has no ConsumeQueues, by which a stream goes; "
+                    "read it with spark.read"
+                )
+            raise BadOption(no_topic(topic, backend.path, (queue.topic for queue in backend.bounds())))
 
     def _starts(self, bounds: list[Bounds]) -> dict[tuple[str, int], int]:
         if self._is_latest_default:

@@ -10,6 +10,7 @@ commit that was done is not done twice, and an abort behind a commit changes not
 
 from __future__ import annotations
 
+import logging
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 
 from litemq.client.batch_transactions import BatchTransactions
 from litemq.client.staging import Staged
-from litemq.errors import InvalidRequest, StaleEpoch, TransactionOver
+from litemq.errors import InvalidRequest, LiteMQError, StaleEpoch, TransactionOver
 from litemq.spark.outgoing import rows_of, with_ids
 from litemq.spark.write_options import WriteOptions
 
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
     from litemq.client._message_cy import Message
     from litemq.client.producer import Producer
+
+logger = logging.getLogger(__name__)
 
 ROW_ID: Final = "SPARK_ROW_ID"
 """Property of rows that are delivered at least once: the same when a task sends its rows again."""
@@ -143,8 +146,11 @@ def _abort(options: WriteOptions, producer_id: str, epoch: int) -> None:
     """Drop rows; the epoch stays open, for Spark repeats a batch under its number."""
     if not options.is_exactly_once:
         return
-    with BatchTransactions(options.brokers, timeout=min(options.timeout_s, 10.0)) as transactions:
-        transactions.discard(producer_id, epoch)
+    try:
+        with BatchTransactions(options.brokers, timeout=min(options.timeout_s, 10.0)) as transactions:
+            transactions.discard(producer_id, epoch)
+    except LiteMQError as error:  # staged rows expire by themselves; this must not hide why Spark gave up
+        logger.warning("staged rows of epoch %d of %r were not dropped: %s", epoch, producer_id, error)
 
 
 def _fallen_behind(producer_id: str, epoch: int, error: StaleEpoch) -> StaleEpoch:
