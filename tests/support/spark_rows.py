@@ -77,7 +77,7 @@ def messages_in(record: Record) -> list[Record]:
     """
     if record.format != "rocketmq" or (record.sys_flag or 0) & 0xC0 != 0xC0:
         return [record]
-    found = []
+    found: list[Record] = []
     left = record.body
     while left:
         size, _, _, flag, body_size = struct.unpack_from(">5i", left)

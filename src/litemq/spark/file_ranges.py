@@ -72,8 +72,9 @@ def _walk(backend: FileBackend, part: LogRange) -> Generator[Rows | Damaged, Non
     place = yield from _told(backend, part, damages)
     if place is None:
         place = _behind_hole(backend, part, at)
-        if place is not None:
-            yield Damaged(at, place - at, "nothing is written here, and records are behind it", _name_at(backend, at))
+        end = part.end if place is None and _is_inside(backend, part.end) else place
+        if end is not None and at < end:
+            yield Damaged(at, end - at, "nothing is written here, and records are behind it", _name_at(backend, at))
     return place
 
 
@@ -99,6 +100,12 @@ def _behind_hole(backend: FileBackend, part: LogRange, at: int) -> int | None:
     if read_head(backend.format, backend.read_at(at, HEAD_SIZE)).kind is Kind.FILLER:
         return None
     return next_known(backend, at, end)
+
+
+def _is_inside(backend: FileBackend, place: int) -> bool:
+    """Return whether a part ends there because a record starts in the middle of a segment."""
+    segments = backend.log.files.streams[0].segments
+    return place < backend.end and segments[backend.segment_of(place)].number != place
 
 
 def _name_at(backend: FileBackend, position: int) -> str:

@@ -54,12 +54,13 @@ def next_known(backend: FileBackend, position: int, end: int) -> int | None:
     """Return where the first record at or behind ``position`` starts, of those that queue entries lead to."""
     best: int | None = None
     for (topic, queue_id), entries in backend.queues().items():
-        offset = entries.first_at(position, entries.first, entries.end)
-        if offset == entries.end:
-            continue
-        entry = entries.entry(offset)
-        if entry.position < (end if best is None else best) and _is_its_record(backend, topic, queue_id, offset, entry):
-            best = entry.position
+        for offset in range(entries.first_at(position, entries.first, entries.end), entries.end):
+            entry = entries.entry(offset)
+            if entry.position >= (end if best is None else best):
+                break
+            if entry.is_written and _is_its_record(backend, topic, queue_id, offset, entry):
+                best = entry.position
+                break
     return best
 
 
