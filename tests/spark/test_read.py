@@ -6,12 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql.datasource import DataSourceReader
 from tests.support.spark_rows import Row, expected
 from tests.support.store_files import StoreFiles
 from tests.unit.spark.test_files import filled
 from tests.unit.store.walk_support import unpack_rocketmq
 
 from litemq.spark.errors import message_of
+from litemq.spark.reader import LiteMQReader
 from litemq.types import Message
 
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore")]
@@ -84,8 +86,15 @@ def test_one_frame_used_twice(spark: Any, tmp_path: Path) -> None:  # noqa: ANN4
     assert 0 < some < total
     assert frame.count() == total
     assert frame.where("topic = 'orders'").union(frame.where("topic <> 'orders'")).count() == total
+    left, right = frame.where("topic = 'orders'").alias("a"), frame.alias("b")
+    assert left.join(right, "physical_offset").count() == some
+    assert right.join(left, "physical_offset", "left_anti").count() == total - some
     frame.createOrReplaceTempView("messages")
     assert spark.sql("SELECT count(*) FROM messages WHERE topic = 'orders'").first()[0] == some
+    assert spark.sql("SELECT count(*) FROM messages").first()[0] == total
+    assert not hasattr(LiteMQReader, "pushFilters") or LiteMQReader.pushFilters is DataSourceReader.pushFilters
+    with pytest.raises(Exception, match="filterPushdown is off for good"):
+        load(spark, tmp_path, filterPushdown="true")
 
 
 def test_views(spark: Any, tmp_path: Path) -> None:  # noqa: ANN401

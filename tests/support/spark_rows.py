@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pickle
+import struct
 from collections.abc import Iterable
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from litemq.spark.planning import Plan, is_reserved, plan
 from litemq.spark.reading import Task, read_ranges
 from litemq.spark.schema import all_columns, chosen_columns
 from litemq.store.log_walk import open_log
+from litemq.types import QueueOffset, Record
 
 Row = dict[str, Any]
 
@@ -61,8 +64,34 @@ def expected(
             continue
         if is_committed_only and not columns.is_placed(record):
             continue
-        row = dict(zip(columns.KINDS, columns.values_of(record), strict=True), broker=None, format=record.format)
-        found.append({name: shown(name, row[name]) for name in names})
+        for one in messages_in(record):
+            row = dict(zip(columns.KINDS, columns.values_of(one), strict=True), broker=None, format=record.format)
+            found.append({name: shown(name, row[name]) for name in names})
+    return found
+
+
+def messages_in(record: Record) -> list[Record]:
+    """Return the messages that a record holds: several when it is an inner batch, read here by the page of the format.
+
+    Properties beside tags, keys and ids are not taken apart: what the stores of the tests have, they leave as they are.
+    """
+    if record.format != "rocketmq" or (record.sys_flag or 0) & 0xC0 != 0xC0:
+        return [record]
+    found: list[Record] = []
+    left = record.body
+    while left:
+        size, _, _, flag, body_size = struct.unpack_from(">5i", left)
+        body, text = left[20 : 20 + body_size], left[22 + body_size : size].decode()
+        pairs = dict(pair.split("\x01", 1) for pair in text.split("\x02") if pair)
+        one = copy(record)
+        one.queue_offset = QueueOffset(record.queue_offset + len(found))
+        one.size, one.flag, one.body, one.body_crc = size, flag, body, None
+        one.message_id = pairs.pop("UNIQ_KEY", None)
+        one.tags = (pairs.pop("TAGS"),) if "TAGS" in pairs else ()
+        one.keys = tuple(pairs.pop("KEYS", "").split())
+        one.properties = pairs
+        found.append(one)
+        left = left[size:]
     return found
 
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
+from litemq.client._message_cy import Message
 from litemq.client.answers import error_of, json_object
 from litemq.client.coordinators import Coordinators
 from litemq.client.net import Net
@@ -42,6 +43,8 @@ logger = logging.getLogger(__name__)
 TIMEOUT_S: Final = 30.0
 _AT_ONCE: Final = 4_096
 """Messages that are looked at together."""
+_BYTES_AT_ONCE: Final = 4 << 20
+"""Bytes of their bodies: bodies may be large, and whoever stages may have little memory."""
 _FIRST_PAUSE_S: Final = 0.02
 _LONGEST_PAUSE_S: Final = 0.5
 _ANSWER_S: Final = 10.0
@@ -113,12 +116,14 @@ class BatchCore:
         if status["state"] in ("committed", "aborted"):
             return staging.result(status["state"])
         batch: list[Row] = []
+        size = 0
         for row in messages:
             batch.append(row)
-            if len(batch) == _AT_ONCE:
+            size += _size(row)
+            if len(batch) == _AT_ONCE or size >= _BYTES_AT_ONCE:
                 if (ended := await staging.take(batch)) is not None:
                     return staging.result(ended)
-                batch = []
+                batch, size = [], 0
         if (ended := await staging.take(batch) or await staging.flush()) is not None:
             return staging.result(ended)
         return staging.result("staged")
@@ -280,6 +285,12 @@ class BatchCore:
         if not found:
             raise Unavailable(f"no broker takes messages for the topic {topic!r}; look at litemq cluster health")
         return found
+
+
+def _size(row: object) -> int:
+    """Return the bytes of a row's body; 0 for what is no row, which ``Staging`` refuses."""
+    message = row[0] if isinstance(row, tuple) and row else row
+    return len(message.body) if isinstance(message, Message) else 0
 
 
 def _check_key(producer_id: str, epoch: int) -> None:

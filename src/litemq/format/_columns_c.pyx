@@ -516,24 +516,25 @@ cdef class Columns:
 
         while start < count and self.rows < max_rows and (self.rows == 0 or self.bytes < max_bytes):
             row = &table[0] + picked[start] * WIDTH
-            self.bytes += row[SIZE]
             is_done = False
             if not row[SYS_FLAG] & 1:
                 is_done = self.add_litemq(&view[0], row) if self.code == 0 else self.add_text(&view[0], row)
             if is_done:
                 self.rows += 1
+                self.bytes += row[SIZE]
             else:
                 self.add_record(decode_row(self.fmt, memoryview(view), _as_array(table), picked[start], ""))
             start += 1
         return start
 
     def add_record(self, record):
-        """Take one decoded record."""
+        """Take one decoded record; an unfolded body counts with what it came to."""
         from litemq.format.columns import values_of
 
         values = values_of(record)
         self.odd += 1
         self.rows += 1
+        self.bytes += record.size - len(record.stored_body) + len(record.body)
         for index, column in self.order:
             column.put_value(values[index])
 

@@ -11,6 +11,7 @@ from litemq.format import rows as r
 
 if TYPE_CHECKING:
     from litemq.format.columns import Value
+    from litemq.types import Record
 
 Buffers = tuple["bytearray | bytes | None", ...]
 Chooser = Callable[[bytes, int], "tuple[int, int, int] | None"]
@@ -105,24 +106,24 @@ class Columns:
         while start < count and self.rows < max_rows and (self.rows == 0 or self.bytes < max_bytes):
             row = picked[start]
             start += 1
-            self.bytes += table[row * r.WIDTH + r.SIZE]
             self.add_record(decode_row(self._format, view, table, row, ""))
         return start
 
-    def add_record(self, record: object) -> None:
-        """Take one decoded record."""
+    def add_record(self, record: Record) -> None:
+        """Take one decoded record; an unfolded body counts with what it came to."""
         from litemq.format.columns import values_of
 
-        values = values_of(record)  # type: ignore[arg-type]
+        values = values_of(record)
         self.odd += 1
         self.rows += 1
+        self.bytes += record.size - len(record.stored_body) + len(record.body)
         for number, index in enumerate(self._indexes):
             self._values[number].append(values[index])
 
     def finish(self) -> dict[str, Buffers]:
         """Return the buffers of all columns, and begin anew."""
         found = {
-            name: _buffers(kind, values)
+            name: buffers_of(kind, values)
             for name, kind, values in zip(self._names, self._kinds, self._values, strict=True)
         }
         self.rows = self.bytes = 0
@@ -130,7 +131,8 @@ class Columns:
         return found
 
 
-def _buffers(kind: str, values: Sequence[Value]) -> Buffers:
+def buffers_of(kind: str, values: Sequence[Value]) -> Buffers:
+    """Return the buffers of a column of these values."""
     if kind in ("int", "long", "time"):
         letter = "i" if kind == "int" else "q"
         return _validity(values), struct.pack(f"<{len(values)}{letter}", *(value or 0 for value in values))

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from litemq.format._columns_py import buffers_of
 from litemq.format.record import offset_in_queue
 from litemq.types import Record
 
@@ -28,7 +29,7 @@ try:
 except ImportError:
     from litemq.format._columns_py import Columns, is_compiled, pick
 
-__all__ = ["KINDS", "Columns", "Value", "is_compiled", "is_placed", "pick", "values_of"]
+__all__ = ["KINDS", "Columns", "Value", "buffers_of", "is_compiled", "is_placed", "pick", "values_of"]
 
 Value = str | bytes | int | None | tuple[str, ...] | dict[str, str]
 

@@ -13,6 +13,7 @@ from typing import NamedTuple, Protocol
 
 from litemq.format.record import Format
 from litemq.spark.ranges import QueueRange, Range
+from litemq.types import Record
 
 
 class Chosen(NamedTuple):
@@ -51,6 +52,13 @@ class Rows:
     """Position of the view's first byte."""
     end: int
     """Rows at or behind this position belong to the next range."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unfolded:
+    """Messages that one record holds."""
+
+    records: list[Record]
 
 
 @dataclass(frozen=True, slots=True)

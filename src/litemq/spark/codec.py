@@ -10,16 +10,18 @@ import warnings
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 
 from litemq.format import columns as record_columns
 from litemq.format import rows
-from litemq.format.columns import Columns, pick
-from litemq.format.record import Format, decode_row
-from litemq.spark.backend import Chosen, Damaged, Rows
+from litemq.format.columns import Columns, Value, buffers_of, pick
+from litemq.format.record import Format, decode_row, offset_in_queue
+from litemq.spark.backend import Chosen, Damaged, Rows, Unfolded
 from litemq.spark.options import ReadOptions
 from litemq.spark.schema import CORRUPT, HEADERS, Column
+from litemq.types import Record
 
 Chooser = Callable[[bytes, int], Chosen | None]
 
@@ -28,6 +30,8 @@ _FIRST = -(1 << 63)
 _TEXT = pa.string()
 _STAMP = pa.timestamp("us", tz="UTC")
 SIMPLE_TYPES = {"string": _TEXT, "binary": pa.binary(), "int": pa.int32(), "bigint": pa.int64(), "timestamp": _STAMP}
+_KINDS = {"string": "text", "binary": "binary", "int": "int", "bigint": "long", "timestamp": "time"}
+_ARROW = {kind: SIMPLE_TYPES[name] for name, kind in _KINDS.items()}
 _DLQ = {
     "group": "DLQ_GROUP",
     "reason": "DLQ_REASON",
@@ -54,6 +58,25 @@ class Filter:
     keys: frozenset[str] = frozenset()
     tags: frozenset[str] = frozenset()
 
+    def wants(self, record: Record) -> bool:
+        """Return whether a decoded record is wanted, as ``pick`` and a look at its words say of a row."""
+        offset = offset_in_queue(record)
+        if (offset is None and self.is_placed_only) or not self.from_ms <= (record.store_time or 0) < self.to_ms:
+            return False
+        if self.choose is not None:
+            chosen = self.choose(record.topic.encode("utf-8", "surrogateescape"), record.queue_id)
+            if chosen is None or record.position < chosen.from_position:
+                return False
+            if offset is not None and not chosen.low <= offset < chosen.high:
+                return False
+        return self.has_words(record)
+
+    def has_words(self, record: Record) -> bool:
+        """Return whether a record has one of the keys and one of the tags."""
+        return not (
+            (self.keys and self.keys.isdisjoint(record.keys)) or (self.tags and self.tags.isdisjoint(record.tags))
+        )
+
 
 class Decoder:
     """Turns runs of rows into record batches of at most ``batchRows`` rows and about ``batchBytes`` bytes."""
@@ -75,26 +98,40 @@ class Decoder:
         """Rows that took the longer way through a ``Record``."""
         return self._columns.odd if self._columns is not None else 0
 
-    def batches(self, runs: Iterator[Rows | Damaged], only: Filter) -> Iterator[pa.RecordBatch]:
+    def batches(self, runs: Iterator[Rows | Unfolded | Damaged], only: Filter) -> Iterator[pa.RecordBatch]:
         """Yield what the filter leaves of the rows, damage as rows of its own where the schema has ``_corrupt``."""
         columns = self._columns
         if columns is None:
             return
-        options = self._options
         for run in runs:
             if isinstance(run, Damaged):
                 if columns.rows:
                     yield self._batch(columns.rows, columns.finish())
                 yield self._damaged(run)
-                continue
-            count = self._pick(run, only)
-            at = 0
-            while at < count:
-                at = columns.add(run.view, run.table, self._picked, at, count, options.batch_rows, options.batch_bytes)
-                if at < count or columns.rows >= options.batch_rows or columns.bytes >= options.batch_bytes:
-                    yield self._batch(columns.rows, columns.finish())
+            elif isinstance(run, Unfolded):
+                yield from self._add_records(columns, run.records, only)
+            else:
+                yield from self._add_rows(columns, run, only)
         if columns.rows:
             yield self._batch(columns.rows, columns.finish())
+
+    def _add_rows(self, columns: Columns, run: Rows, only: Filter) -> Iterator[pa.RecordBatch]:
+        options = self._options
+        count = self._pick(run, only)
+        at = 0
+        while at < count:
+            at = columns.add(run.view, run.table, self._picked, at, count, options.batch_rows, options.batch_bytes)
+            if at < count or self._is_full(columns):
+                yield self._batch(columns.rows, columns.finish())
+
+    def _add_records(self, columns: Columns, records: Sequence[Record], only: Filter) -> Iterator[pa.RecordBatch]:
+        for record in filter(only.wants, records):
+            columns.add_record(record)
+            if self._is_full(columns):
+                yield self._batch(columns.rows, columns.finish())
+
+    def _is_full(self, columns: Columns) -> bool:
+        return columns.rows >= self._options.batch_rows or columns.bytes >= self._options.batch_bytes
 
     def _pick(self, run: Rows, only: Filter) -> int:
         if len(self._picked) < run.count:
@@ -131,10 +168,9 @@ class Decoder:
             if tags and not any(tag in frame for tag in tags):
                 continue
             record = decode_row(self._format, run.view, run.table, row, "")
-            if (only.keys and only.keys.isdisjoint(record.keys)) or (only.tags and only.tags.isdisjoint(record.tags)):
-                continue
-            self._picked[found] = row
-            found += 1
+            if only.has_words(record):
+                self._picked[found] = row
+                found += 1
         return found
 
     def _batch(self, count: int, made: Mapping[str, tuple[object, ...]]) -> pa.RecordBatch:
@@ -142,7 +178,7 @@ class Decoder:
         arrays = [self._array(column, count, made, bad) for column in self._wanted]
         for place, column in enumerate(self._wanted):
             if column.name == CORRUPT and bad:
-                arrays[place] = pa.array(bad, _TEXT)
+                arrays[place] = _made("text", bad)
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
     def _array(
@@ -170,28 +206,34 @@ class Decoder:
             value = self._broker
         elif column.type == "int":
             value = 1  # Kafka's timestampType: the time is the log's
-        kind = SIMPLE_TYPES[column.type]
-        return pa.nulls(count, kind) if value is None else pa.repeat(pa.scalar(value, kind), count)
+        return _made(_KINDS[column.type], [value] * count)
 
     def _value(self, column: Column, bodies: pa.Array, bad: list[str | None]) -> pa.Array:
         """Return bodies as text or as JSON; what is neither is null, and ``_corrupt`` says why."""
+        is_text = self._options.value_format == "string"
         kind = arrow_type(column, self._options)
-        values: list[object] = []
+        values: list[Any] = []
         for row, body in enumerate(bodies.to_pylist()):
             try:
                 text = body.decode()
-                values.append(text if self._options.value_format == "string" else _fitting(json.loads(text), kind))
+                values.append(text if is_text else _fitting(json.loads(text), kind))
             except (ValueError, RecursionError, pa.ArrowException) as error:
                 values.append(None)
                 bad[row] = f"body is no {'UTF-8' if isinstance(error, UnicodeDecodeError) else 'JSON'}: {error}"[:1000]
-        return pa.array(values, kind)
+        return _made("text", values) if is_text else pa.array(values, kind)
 
     def _damaged(self, damage: Damaged) -> pa.RecordBatch:
-        values = {"physical_offset": damage.position, "size": min(damage.size, 0x7FFFFFFF), CORRUPT: damage.reason}
+        values: dict[str, Value] = {
+            "physical_offset": damage.position,
+            "size": min(damage.size, 0x7FFFFFFF),
+            CORRUPT: damage.reason,
+        }
         arrays = [
             self._constant(column, 1)
             if column.name == "format"
-            else pa.array([values.get(column.name)], self._schema.field(place).type)
+            else _made(_KINDS[column.type], [values[column.name]])
+            if column.name in values
+            else pa.nulls(1, self._schema.field(place).type)
             for place, column in enumerate(self._wanted)
         ]
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
@@ -216,6 +258,11 @@ def arrow_type(column: Column, options: ReadOptions) -> pa.DataType:
 def _fitting(value: object, kind: pa.DataType) -> object:
     """Return a JSON value that the type can hold."""
     return pa.array([value], kind)[0].as_py()
+
+
+def _made(kind: str, values: Sequence[Value]) -> pa.Array:
+    """Return an array of values without ``pa.array``, which imports pandas: 60 MB of address space in each worker."""
+    return _wrap(_ARROW[kind], len(values), buffers_of(kind, values))
 
 
 def _wrap(kind: pa.DataType, count: int, parts: Sequence[object]) -> pa.Array:
@@ -254,8 +301,8 @@ def _property(column: Column, count: int, parts: Sequence[object]) -> pa.Array:
     found = [dict(one).get(name) for one in maps]
     if column.type == "bigint":
         numbers = [int(text) if text and text.lstrip("-").isdigit() and len(text) < 19 else None for text in found]
-        return pa.array(numbers, pa.int64())
-    return pa.array(found, _TEXT)
+        return _made("long", numbers)
+    return _made("text", found)
 
 
 def _warn_of_plain_build() -> None:

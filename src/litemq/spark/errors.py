@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from litemq.errors import InvalidRequest, StorageError, Unavailable
 
 
@@ -25,12 +28,32 @@ class DataLost(StorageError):
     """Offsets that a stream needs are gone, and ``onDataLoss`` is ``fail``."""
 
 
+class Unreadable(StorageError):
+    """A file of a store that Spark's user may not read, or that is none."""
+
+
 class SparkMissing(Unavailable):
     """Java, PySpark or Arrow is missing or of a version that does not fit."""
 
 
 class JobFailed(StorageError):
     """Spark gave up; the text says why, without Spark's stacks."""
+
+
+@contextmanager
+def readable(path: str) -> Iterator[None]:
+    """Raise what the system says of a file as an error that says what to do.
+
+    Raises:
+        Unreadable: a file cannot be read.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise Unreadable(
+            f"cannot read {error.filename or path}: {error.strerror or error}; the user that runs Spark must be able "
+            "to read it on every machine: chmod or chown it, or give another path"
+        ) from error
 
 
 def message_of(error: BaseException) -> str:

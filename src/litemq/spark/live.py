@@ -24,14 +24,19 @@ from litemq.spark.ranges import NO_END, LogRange, QueueRange, Range
 
 _PULL_BYTES: Final = 2 << 20
 _ROWS: Final = 4_096
-_readers: dict[tuple[int, str], LiveReader] = {}
+FIRST_CONTACT_S: Final = 5.0
+"""For so long somebody who begins to read is kept waiting for brokers: the address may be wrong."""
+PATIENCE_S: Final = 30.0
+"""For so long a read that goes on waits for a broker to come back."""
+
+_readers: dict[tuple[int, str, float], LiveReader] = {}
 
 
-def reader_of(brokers: str) -> LiveReader:
+def reader_of(brokers: str, timeout_s: float = PATIENCE_S) -> LiveReader:
     """Return this process's connection to a cluster; a fork has one of its own."""
-    key = (os.getpid(), brokers)
+    key = (os.getpid(), brokers, timeout_s)
     if key not in _readers:
-        _readers[key] = LiveReader(brokers, timeout=30.0)
+        _readers[key] = LiveReader(brokers, timeout=timeout_s)
     return _readers[key]
 
 
@@ -78,8 +83,9 @@ def deal_with_loss(options: ReadOptions, lost: Lost) -> None:
 class BrokerBackend:
     """The queues of all brokers that a name server knows."""
 
-    def __init__(self, brokers: str, options: ReadOptions) -> None:
+    def __init__(self, brokers: str, options: ReadOptions, *, timeout_s: float = PATIENCE_S) -> None:
         self.brokers = brokers
+        self._timeout_s = timeout_s
         self.path = brokers
         self._options = options
         self.counters = Counters()
@@ -87,7 +93,7 @@ class BrokerBackend:
     @property
     def live(self) -> LiveReader:
         """Return who asks the brokers."""
-        return reader_of(self.brokers)
+        return reader_of(self.brokers, self._timeout_s)
 
     @property
     def format(self) -> Format | None:

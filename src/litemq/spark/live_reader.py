@@ -11,7 +11,7 @@ from litemq.format.record import FORMATS
 from litemq.spark.backend import Damaged, Rows
 from litemq.spark.codec import Decoder, Filter
 from litemq.spark.errors import BadOption, CorruptInput
-from litemq.spark.live import BrokerBackend
+from litemq.spark.live import FIRST_CONTACT_S, BrokerBackend
 from litemq.spark.live_planning import batch_ranges, partitions_of
 from litemq.spark.options import ReadOptions
 from litemq.spark.python_worker import settle
@@ -31,7 +31,7 @@ class LiveReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """Return what tasks read: fixed from here on."""
-        backend = BrokerBackend(self._options.brokers, self._options)
+        backend = BrokerBackend(self._options.brokers, self._options, timeout_s=FIRST_CONTACT_S)
         ranges = batch_ranges(backend, self._options)
         formats = {one.name: one.format for one in backend.look(())}
         return [InputPartition((parts, formats)) for parts in partitions_of(backend, self._options, ranges)]

@@ -27,7 +27,7 @@ from litemq.client.live_reads import LiveBroker, LiveQueue
 from litemq.errors import LiteMQError
 from litemq.spark.errors import DataLost
 from litemq.spark.group_position import GroupPosition
-from litemq.spark.live import BrokerBackend, Lost, deal_with_loss
+from litemq.spark.live import FIRST_CONTACT_S, BrokerBackend, Lost, deal_with_loss
 from litemq.spark.live_planning import look, partitions_of, start_offsets
 from litemq.spark.live_reader import read_parts
 from litemq.spark.offsets import Place, places_of
@@ -62,12 +62,16 @@ class LiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _backend(self) -> BrokerBackend:
         return BrokerBackend(self._options.brokers, self._options)
 
+    @property
+    def _first_contact(self) -> BrokerBackend:
+        return BrokerBackend(self._options.brokers, self._options, timeout_s=FIRST_CONTACT_S)
+
     # -- offsets ---------------------------------------------------------------------------------
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Return where the stream begins; Spark asks twice, and must hear the same."""
         if self._first is None:
-            backend = self._backend
+            backend = self._first_contact
             wanted = look(backend, self._options)
             starts = start_offsets(backend, self._options, wanted.queues)
             places = {_place(queue): offset for queue, offset in starts.items()}
@@ -87,7 +91,7 @@ class LiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Note where the queues end now: the run goes no further."""
-        wanted = look(self._backend, self._options)
+        wanted = look(self._first_contact, self._options)
         self._target = {_place(queue): queue.max_offset for queue in wanted.queues}
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name

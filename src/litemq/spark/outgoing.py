@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from litemq.client._message_cy import OWN_PROPERTIES, Message
 from litemq.errors import InvalidRequest
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 Row = Message | tuple[Message, int]
 
+_MOST_BYTES: Final = 4 << 20
+
 
 def rows_of(batches: Iterable[pa.RecordBatch], options: WriteOptions) -> Iterator[Row]:
     """Yield the messages of rows, with the number of their queue where a row names one.
@@ -22,8 +24,18 @@ def rows_of(batches: Iterable[pa.RecordBatch], options: WriteOptions) -> Iterato
         InvalidRequest: a row has no body or topic, or something that no message can hold.
     """
     for batch in batches:
-        if batch.num_rows:
-            yield from _rows(batch, options)
+        for some in _handful(batch):
+            yield from _rows(some, options)
+
+
+def _handful(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Yield a batch in parts that are not large: their rows are copied, and Spark puts up to 64 MiB into a batch."""
+    if batch.num_rows > 1 and batch.nbytes > _MOST_BYTES:
+        half = batch.num_rows // 2
+        yield from _handful(batch.slice(0, half))
+        yield from _handful(batch.slice(half))
+    elif batch.num_rows:
+        yield batch
 
 
 def _rows(batch: pa.RecordBatch, options: WriteOptions) -> Iterator[Row]:

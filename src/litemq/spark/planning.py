@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -10,9 +11,10 @@ from litemq.features.dead_letter import DLQ_PREFIX
 from litemq.format.names import RESERVED_TOPIC_PREFIX, SCHEDULE_TOPIC
 from litemq.spark.backend import Bounds, Chosen
 from litemq.spark.codec import Filter
-from litemq.spark.errors import BadOption
+from litemq.spark.errors import BadOption, readable
 from litemq.spark.files import FileBackend
-from litemq.spark.group_offsets import Progress, kept_by_group
+from litemq.spark.group_offsets import kept_by_group
+from litemq.spark.log_cuts import places
 from litemq.spark.options import EARLIEST, LATEST, Offsets, ReadOptions, Selection
 from litemq.spark.ranges import NO_END, LogRange, QueueRange, Range, cut, grouped, step_of
 
@@ -45,6 +47,10 @@ class Topics:
         if selection.pattern:
             return re.fullmatch(selection.pattern, topic) is not None and not is_reserved(topic)
         return not is_reserved(topic)
+
+    def wants_some(self, topic: str) -> bool:
+        """Return whether some queue of a topic may be wanted."""
+        return topic in self.named or (not self.named and self.wants(topic, 0))
 
     @property
     def is_everything(self) -> bool:
@@ -84,7 +90,7 @@ class Chooser:
         name = topic.decode("utf-8", "surrogateescape")
         if not self._topics.wants(name, queue_id):
             return None
-        low, high = self._bounds.get((name, queue_id), (-NO_END, NO_END))
+        low, high = self._bounds.get((name, queue_id)) or stated(self._topics.options, name, queue_id)
         least = self._min_offsets.get(name, {}).get(queue_id)
         return Chosen(low if least is None else max(low, least), high, self._dead_below.get(name, -NO_END))
 
@@ -118,7 +124,13 @@ def plan(backend: FileBackend, options: ReadOptions) -> Plan:
 
     Raises:
         BadOption: a topic or queue that is not there, or offsets where nothing says them.
+        Unreadable: a file of the store cannot be read.
     """
+    with readable(backend.path):
+        return _planned(backend, options)
+
+
+def _planned(backend: FileBackend, options: ReadOptions) -> Plan:
     topics = Topics(options)
     bounds = backend.bounds()
     wanted = {(queue.topic, queue.queue_id): queue for queue in bounds if topics.wants(queue.topic, queue.queue_id)}
@@ -136,12 +148,9 @@ def plan(backend: FileBackend, options: ReadOptions) -> Plan:
         parts: list[Range] = [
             part for queue in queues for part in backend.split(queue, options.max_partition_bytes, options.max_records)
         ]
-        if backend.trusted < NO_END:
-            parts.append(
-                LogRange(
-                    0, backend.trusted, NO_END, max(0, backend.first_position + backend.log_bytes() - backend.trusted)
-                )
-            )
+        if backend.trusted < backend.end:
+            size = max(0, backend.first_position + backend.log_bytes() - backend.trusted)
+            parts.append(LogRange(0, backend.trusted, backend.end, size))
     else:
         parts = log_ranges(backend, options, topics)
     groups = grouped(parts, options.max_partition_bytes, options.min_partitions)
@@ -158,7 +167,7 @@ def log_ranges(backend: FileBackend, options: ReadOptions, topics: Topics) -> li
             continue
         first = stream.named_start
         size = sum(backend.size_of(segment) for segment in stream.segments)
-        found += cut(number, backend.boundaries(number, step), first, first + size, NO_END)
+        found += cut(number, places(backend, number, step), first, first + size, backend.end)
     return found
 
 
@@ -172,12 +181,14 @@ def resolved(
     """
     group = kept_by_group(backend, options.starting_group) if options.starting_group else {}
     found: dict[tuple[str, int], tuple[int, int]] = {}
-    if not queues and options.from_ms is None:
-        found = _stated_only(options, group)
+    untold = _without_entries(backend, Topics(options))
+    if options.starting == LATEST and untold:
+        raise BadOption(f"startingOffsets=latest needs ConsumeQueues, which {untold}")
+    for (topic, queue_id), offset in group.items():
+        found[topic, queue_id] = (offset, stated(options, topic, queue_id)[1])
     for queue in queues:
-        low = group.get((queue.topic, queue.queue_id))
-        if low is None:
-            low = _offset(options.starting, queue, EARLIEST)
+        low, high = stated(options, queue.topic, queue.queue_id)
+        low = group.get((queue.topic, queue.queue_id), low)
         if options.from_ms is not None:
             low = backend.offset_at(queue, options.from_ms)
             if low == queue.high and queue.low < queue.high and options.needs_time_match:
@@ -185,31 +196,34 @@ def resolved(
                     f"no message of {queue.topic}/{queue.queue_id} is as late as startingTimestamp; choose an earlier "
                     "one, or startingOffsetsByTimestampStrategy=latest"
                 )
-        high = _offset(options.ending, queue, LATEST)
         if options.to_ms is not None:
             high = backend.offset_at(queue, options.to_ms)
-        if options.ending == LATEST and options.to_ms is None and backend.trusted < NO_END:
-            high = NO_END  # what lies behind the entries is walked
-        found[queue.topic, queue.queue_id] = (low, high)
+        found[queue.topic, queue.queue_id] = (queue.high if low == NO_END else low, queue.low if high < 0 else high)
     return found
 
 
-def _stated_only(options: ReadOptions, group: Progress) -> dict[tuple[str, int], tuple[int, int]]:
-    """Return the starts that are numbers, for a log of which nobody knows the queues."""
-    stated = options.starting if isinstance(options.starting, dict) else {}
-    found = {(topic, queue): offset for topic, queues in stated.items() for queue, offset in queues.items()} | group
-    if options.starting == LATEST or LATEST in found.values():
-        raise BadOption("startingOffsets=latest needs ConsumeQueues, which this log has not; run: litemq store rebuild")
-    return {place: (-NO_END if offset == EARLIEST else offset, NO_END) for place, offset in found.items()}
+def stated(options: ReadOptions, topic: str, queue_id: int) -> tuple[int, int]:
+    """Return from which offset to before which a queue is read, as far as options say it without a look at the queue.
+
+    What entries do not lead to, behind the last of them or between, is read too where the log is walked.
+    """
+    low = _stated(options.starting, topic, queue_id, EARLIEST)
+    high = _stated(options.ending, topic, queue_id, LATEST)
+    return {EARLIEST: -NO_END, LATEST: NO_END}.get(low, low), {EARLIEST: -NO_END, LATEST: NO_END}.get(high, high)
 
 
-def _offset(given: int | Offsets, queue: Bounds, default: int) -> int:
-    stated = given if isinstance(given, int) else given.get(queue.topic, {}).get(queue.queue_id, default)
-    if stated == EARLIEST:
-        return queue.low
-    if stated == LATEST:
-        return queue.high
-    return stated
+def _without_entries(backend: FileBackend, topics: Topics) -> str:
+    """Return what is read without queue entries, in words; nothing when there is no such thing."""
+    if backend.format is None:
+        return ""
+    if not backend.trusted:
+        return "this log has not; run: litemq store rebuild"
+    batch = [topic for topic in sorted(backend.batch_topics()) if topics.wants_some(topic)]
+    return f"{batch[0]!r}, of RocketMQ's type BatchCQ, has not; choose other topics, or offsets" if batch else ""
+
+
+def _stated(given: int | Offsets, topic: str, queue_id: int, default: int) -> int:
+    return given if isinstance(given, int) else given.get(topic, {}).get(queue_id, default)
 
 
 def _queue_ranges(
@@ -222,7 +236,7 @@ def _queue_ranges(
     """Return what to read by queue entries; None when walking the log is the way."""
     if not backend.trusted or not options.is_committed_only or topics.is_everything:
         return None
-    if any(topic in topics.named or (not topics.named and topics.wants(topic, 0)) for topic in backend.batch_topics()):
+    if any(topics.wants_some(topic) for topic in backend.batch_topics()):
         return None
     found = []
     total = 0
@@ -242,5 +256,10 @@ def _check_named(backend: FileBackend, topics: Topics, bounds: list[Bounds]) -> 
     known = {queue.topic for queue in bounds}
     for topic in topics.named:
         if topic not in known and topic not in backend.batch_topics():
-            shown = ", ".join(sorted(name for name in known if not is_reserved(name))[:20]) or "none"
-            raise BadOption(f"there is no topic {topic!r} in {backend.path}; topics are: {shown}")
+            raise BadOption(no_topic(topic, backend.path, known))
+
+
+def no_topic(topic: str, path: str, known: Iterable[str]) -> str:
+    """Return the text for a topic that is not there."""
+    shown = ", ".join(sorted({name for name in known if not is_reserved(name)})[:20]) or "none"
+    return f"there is no topic {topic!r} in {path}; topics are: {shown}"

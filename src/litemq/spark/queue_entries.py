@@ -56,18 +56,30 @@ class QueueEntries:
         self._counters.reads += 1
         return data
 
-    def first_where(self, is_reached: Callable[[QueueEntry], bool], low: int, high: int) -> int:
-        """Return the first offset from ``low`` on whose entry satisfies a condition that later ones satisfy too."""
+    def first_where(self, reached: Callable[[QueueEntry], bool | None], low: int, high: int) -> int:
+        """Return the first offset from ``low`` on whose entry satisfies a condition that later ones satisfy too.
+
+        ``reached`` may not know (None), of a hole or a damaged record: then the next entry that is known speaks for it.
+        """
         while low < high:
             middle = (low + high) // 2
-            if is_reached(self.entry(middle)):
-                high = middle
+            at = middle
+            answer = reached(self.entry(at))
+            while answer is None and at + 1 < high:
+                at += 1
+                answer = reached(self.entry(at))
+            if answer is False:
+                low = at + 1
             else:
-                low = middle + 1
+                high = middle
         return low
 
     def first_at(self, position: int, low: int, high: int) -> int:
         """Return the first offset whose record starts at or behind ``position``."""
-        return self.first_where(
-            lambda entry: entry.is_written and not entry.is_before_start and entry.position >= position, low, high
-        )
+
+        def reached(entry: QueueEntry) -> bool | None:
+            if entry.is_before_start:
+                return False
+            return entry.position >= position if entry.is_written else None
+
+        return self.first_where(reached, low, high)

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from litemq.spark.backend import Damaged, Rows
+from litemq.spark.backend import Damaged, Rows, Unfolded
 from litemq.spark.codec import Decoder, Filter
-from litemq.spark.errors import CorruptInput
+from litemq.spark.errors import BadOption, CorruptInput, readable
 from litemq.spark.files import FileBackend
+from litemq.spark.inner_batches import unfolded
 from litemq.spark.options import ReadOptions
 from litemq.spark.quarantine import put_aside
 from litemq.spark.ranges import Range
@@ -40,13 +41,15 @@ def read_ranges(
     """
     decoder = Decoder(backend.format, columns, options, None)
 
-    def runs() -> Iterator[Rows | Damaged]:
+    def runs() -> Iterator[Rows | Unfolded | Damaged]:
         for part in task.parts:
-            for run in backend.open(part):
-                if not isinstance(run, Damaged) or deals_with(backend, options, run):
-                    yield run
+            for found in backend.open(part):
+                for run in unfolded(backend.format, found) if isinstance(found, Rows) else (found,):
+                    if not isinstance(run, Damaged) or deals_with(backend, options, run):
+                        yield run
 
-    yield from decoder.batches(runs(), task.only)
+    with readable(options.path):
+        yield from decoder.batches(runs(), task.only)
     if options.counters_path:
         leave_counters(backend, options.counters_path)
 
@@ -63,7 +66,13 @@ def deals_with(backend: FileBackend, options: ReadOptions, damage: Damaged) -> b
         case "skip":
             return False
         case "quarantine":
-            put_aside(backend.log, damage, Path(options.quarantine_path))
+            try:
+                put_aside(backend.log, damage, Path(options.quarantine_path))
+            except OSError as error:
+                raise BadOption(
+                    f"quarantinePath {options.quarantine_path} cannot be written: {error.strerror or error}; "
+                    "choose a folder that every machine of Spark can write"
+                ) from error
             return False
     raise CorruptInput(
         f"damaged record at position {damage.position} of {backend.path} ({damage.segment}): {damage.reason}; "

@@ -31,7 +31,12 @@ _SETTINGS: Final = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.ui.showConsoleProgress": "false",
-    "spark.sql.execution.arrow.maxBytesPerBatch": str(8 << 20),  # 10 000 rows of large bodies fill a worker
+    # What a Python writer is handed at once: Spark's 64 MiB take three times as much while they come.
+    "spark.sql.execution.arrow.maxBytesPerBatch": "8m",
+    # Workers give large buffers back when they are free, and keep one heap for all threads (each takes 64 MiB of
+    # address space): else what glibc holds on to is more than spark.executor.pyspark.memory=512m leaves.
+    "spark.executorEnv.MALLOC_MMAP_THRESHOLD_": str(1 << 20),
+    "spark.executorEnv.MALLOC_ARENA_MAX": "1",
 }
 
 

@@ -22,8 +22,8 @@ from litemq.spark.codec import Filter
 from litemq.spark.errors import BadOption, DataLost
 from litemq.spark.files import FileBackend
 from litemq.spark.offsets import Loss, Offsets
-from litemq.spark.options import ReadOptions
-from litemq.spark.planning import Topics, resolved
+from litemq.spark.options import LATEST, ReadOptions
+from litemq.spark.planning import Topics, no_topic, resolved
 from litemq.spark.python_worker import settle
 from litemq.spark.ranges import QueueRange, grouped
 from litemq.spark.reading import Task, read_ranges
@@ -61,15 +61,34 @@ class LiteMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return where to start, the same every time: Spark asks twice."""
         if self._first is None:
             now, bounds = self._now()
+            self._check_named(bounds)
             starts = self._starts(bounds)
             now.queues = {(q.topic, offsets.named(q)): starts[q.topic, q.queue_id] for q in bounds}
             self._first = now.to_json()
             logger.warning("litemq stream over %s starts at %s", self._options.path, json.dumps(self._first["t"]))
         return self._first
 
+    def _check_named(self, bounds: list[Bounds]) -> None:
+        """Refuse topics that a stream would wait for in vain."""
+        backend = self._backend()
+        known = {queue.topic for queue in bounds}
+        unknown = [topic for topic in Topics(self._options).named if topic not in known] if backend.trusted else []
+        for topic in unknown:
+            if topic in backend.batch_topics():
+                raise BadOption(
+                    f"{topic!r} is of RocketMQ's type BatchCQ and has no ConsumeQueues, by which a stream goes; "
+                    "read it with spark.read"
+                )
+            raise BadOption(no_topic(topic, backend.path, (queue.topic for queue in backend.bounds())))
+
     def _starts(self, bounds: list[Bounds]) -> dict[tuple[str, int], int]:
-        found = resolved(self._backend(), self._options, bounds) if bounds else {}
-        return {queue: low for queue, (low, _) in found.items()}
+        options, backend = self._options, self._backend()
+        if options.starting == LATEST and options.from_ms is None and not options.starting_group:
+            return {(queue.topic, queue.queue_id): queue.high for queue in bounds}
+        found = resolved(backend, options, bounds)
+        return {
+            (queue.topic, queue.queue_id): max(found[queue.topic, queue.queue_id][0], queue.low) for queue in bounds
+        }
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Return where the next batch ends: what is there, within the limits; ``start`` itself when nothing is new."""

@@ -10,6 +10,7 @@ commit that was done is not done twice, and an abort behind a commit changes not
 
 from __future__ import annotations
 
+import logging
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -19,12 +20,17 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 
 from litemq.client.batch_transactions import BatchTransactions
 from litemq.client.staging import Staged
-from litemq.errors import InvalidRequest, StaleEpoch, TransactionOver
+from litemq.errors import InvalidRequest, LiteMQError, StaleEpoch, TransactionOver
 from litemq.spark.outgoing import rows_of, with_ids
 from litemq.spark.write_options import WriteOptions
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from litemq.client._message_cy import Message
+    from litemq.client.producer import Producer
+
+logger = logging.getLogger(__name__)
 
 ROW_ID: Final = "SPARK_ROW_ID"
 """Property of rows that are delivered at least once: the same when a task sends its rows again."""
@@ -32,6 +38,7 @@ ROW_ID: Final = "SPARK_ROW_ID"
 _BATCH_ID: Final = "streaming.sql.batchId"
 _QUERY_ID: Final = "sql.streaming.queryId"
 _SENT_AT_ONCE: Final = 500
+_BYTES_AT_ONCE: Final = 4 << 20
 
 
 @dataclass(frozen=True)
@@ -139,8 +146,11 @@ def _abort(options: WriteOptions, producer_id: str, epoch: int) -> None:
     """Drop rows; the epoch stays open, for Spark repeats a batch under its number."""
     if not options.is_exactly_once:
         return
-    with BatchTransactions(options.brokers, timeout=min(options.timeout_s, 10.0)) as transactions:
-        transactions.discard(producer_id, epoch)
+    try:
+        with BatchTransactions(options.brokers, timeout=min(options.timeout_s, 10.0)) as transactions:
+            transactions.discard(producer_id, epoch)
+    except LiteMQError as error:  # staged rows expire by themselves; this must not hide why Spark gave up
+        logger.warning("staged rows of epoch %d of %r were not dropped: %s", epoch, producer_id, error)
 
 
 def _fallen_behind(producer_id: str, epoch: int, error: StaleEpoch) -> StaleEpoch:
@@ -156,7 +166,8 @@ def _send(options: WriteOptions, prefix: str, batches: Iterator[pa.RecordBatch])
 
     rows = with_ids(rows_of(batches, options), ROW_ID, lambda number: f"{prefix}/{number}")
     with Producer(options.brokers, timeout=options.timeout_s) as producer:
-        waiting: dict[str, list[object]] = {}
+        waiting: dict[str, list[Message]] = {}
+        size = 0
         for row in rows:
             if isinstance(row, tuple):
                 raise InvalidRequest("delivery=at-least-once takes no queue_id; drop the column, or use exactly-once")
@@ -165,9 +176,15 @@ def _send(options: WriteOptions, prefix: str, batches: Iterator[pa.RecordBatch])
                 continue
             some = waiting.setdefault(row.topic, [])
             some.append(row)
-            if len(some) == _SENT_AT_ONCE:
-                producer.send_batch(some)  # type: ignore[arg-type]
-                some.clear()
-        for some in waiting.values():
-            if some:
-                producer.send_batch(some)  # type: ignore[arg-type]
+            size += len(row.body)
+            if len(some) == _SENT_AT_ONCE or size >= _BYTES_AT_ONCE:
+                _send_all(producer, waiting)
+                size = 0
+        _send_all(producer, waiting)
+
+
+def _send_all(producer: Producer, waiting: dict[str, list[Message]]) -> None:
+    for some in waiting.values():
+        if some:
+            producer.send_batch(some)
+            some.clear()

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import random
 import shutil
+import subprocess
+import sys
+import zlib
 from pathlib import Path
 
 import pytest
-from tests.support.spark_rows import Row, expected, planned, read
-from tests.support.store_files import StoreFiles
+from tests.support.spark_rows import Row, expected, options_of, planned, read
+from tests.support.store_files import T0, StoreFiles
 from tests.unit.store.walk_support import CASES, GoldenCase, unpack_rocketmq
 
 from litemq.format.placement import Placement
@@ -16,6 +19,8 @@ from litemq.format.record import FORMATS
 from litemq.spark.backend import Rows
 from litemq.spark.errors import BadOption, CorruptInput
 from litemq.spark.ranges import LogRange, QueueRange
+from litemq.spark.reading import Task, read_ranges
+from litemq.spark.schema import chosen_columns
 from litemq.types import LogPosition, Message, QueueOffset
 
 STORED = ["litemq", "rocketmq", "blueprint"]
@@ -225,3 +230,81 @@ def test_an_unknown_topic_is_named(tmp_path: Path) -> None:
     filled(tmp_path, "litemq", 1).write()
     with pytest.raises(BadOption, match=r"no topic 'order' .* bills, orders"):
         read(tmp_path, subscribe="order")
+
+
+def test_records_behind_a_hole(tmp_path: Path) -> None:
+    """A walk takes zeros for the log's end; queue entries know better, however the log is cut."""
+    store = StoreFiles(tmp_path, segment_size=1 << 16)
+    for number in range(30):
+        store.add(Message("orders", b"body %d" % number, queue_id=number % 2))
+    first, behind = store.puts[10].position, store.puts[12].position
+    store.segments[0][first:behind] = bytes(behind - first)
+    store.write()
+    there = [put.position for put in store.puts if not first <= put.position < behind]
+    for size in (50, 400, 1 << 20):
+        found = read(tmp_path, onCorrupt="skip", maxPartitionBytes=size)
+        assert [row["physical_offset"] for row in found] == there
+        with pytest.raises(CorruptInput, match=f"position {first} .*nothing is written here, and records are behind"):
+            read(tmp_path, maxPartitionBytes=size)
+
+
+@pytest.mark.parametrize("fmt", ["litemq", "blueprint"])
+def test_a_time_is_found_beside_damage(fmt: str, tmp_path: Path) -> None:
+    """The search for a time passes over what cannot say its own, and does not take it for older."""
+    store = StoreFiles(tmp_path, fmt, segment_size=1 << 16)
+    for number in range(40):
+        store.add(Message("orders" if number % 4 == 0 else "others", bytes(40), born_host="10.0.0.1:5"))
+    orders = [put for put in store.puts if put.message.topic == "orders"]
+    wanted = {put.position for put in orders if put.store_time >= T0 + 12}
+    middle = orders[5]
+    store.segments[0][middle.position + len(middle.data) // 2] ^= 0xFF
+    del store.queues["orders", 0][4]
+    store.write()
+    found = read(tmp_path, subscribe="orders", startingTimestamp=T0 + 12, onCorrupt="skip")
+    assert {row["physical_offset"] for row in found} >= wanted - {orders[4].position, middle.position}
+
+
+def test_offsets_count_where_no_queue_entries_are(tmp_path: Path) -> None:
+    filled(tmp_path, "rocketmq", 4).write()
+    every = expected(tmp_path, topics=["orders"])
+    shutil.rmtree(tmp_path / "consumequeue")
+    some = {"startingOffsets": '{"orders": {"0": 3, "1": 2, "2": 0}}', "endingOffsets": '{"orders": {"0": 9}}'}
+    low, high = {0: 3, 1: 2, 2: 0}, {0: 9}
+    assert read(tmp_path, subscribe="orders", **some) == [
+        row for row in every if low[row["queue_id"]] <= row["queue_offset"] < high.get(row["queue_id"], 10**9)
+    ]
+    with pytest.raises(BadOption, match="startingOffsets=latest needs ConsumeQueues, which this log has not"):
+        read(tmp_path, startingOffsets="latest")
+    assert read(tmp_path, endingOffsets="earliest") == []
+
+
+def test_a_compressed_body_counts_with_what_it_unfolds_to(tmp_path: Path) -> None:
+    """Else a batch of ``batchBytes`` could come to any size."""
+    store = StoreFiles(tmp_path, "rocketmq", segment_size=1 << 16)
+    for number in range(20):
+        store.add(Message("orders", zlib.compress(bytes([number]) * 100_000), sys_flag=1, born_host="10.0.0.1:5"))
+    store.write()
+    options = options_of(tmp_path, batchBytes="250k")
+    backend, found = planned(tmp_path)
+    task = Task(found.partitions[0], found.filter(options))
+    sizes = [batch.num_rows for batch in read_ranges(backend, options, chosen_columns(options), task)]
+    assert sizes == [3] * 6 + [2]
+
+
+def test_no_pandas_is_imported_by_reading(tmp_path: Path) -> None:
+    """It would take a part of the worker's memory for nothing."""
+    filled(tmp_path, "litemq", 2).write()
+    code = (
+        "import sys\n"
+        "from pathlib import Path\n"
+        "from tests.support.spark_rows import planned, options_of\n"
+        "from litemq.spark.reading import Task, read_ranges\n"
+        "from litemq.spark.schema import chosen_columns\n"
+        "for more in ({}, {'onCorrupt': 'keep'}, {'valueFormat': 'string'}, {'view': 'dlq'}):\n"
+        "    options = options_of(Path(sys.argv[1]), **more)\n"
+        "    backend, found = planned(Path(sys.argv[1]), **more)\n"
+        "    task = Task(sum(found.partitions, ()), found.filter(options))\n"
+        "    assert sum(b.num_rows for b in read_ranges(backend, options, chosen_columns(options), task))\n"
+        "assert 'pandas' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-W", "ignore", "-c", code, str(tmp_path)], check=True)
