@@ -56,10 +56,9 @@ class LiteMQDataSource(DataSource):
         from litemq.spark.stream import LiteMQStreamReader, is_latest
 
         options = self._read()
-        if options.view != "messages":
-            raise BadOption(f"view={options.view} cannot be read as a stream; leave view out, or use spark.read")
+        columns = schemas.projected(schema, options) if options.view == "messages" else ()  # it refuses when asked
         latest = is_latest(self.options.get("startingOffsets")) and options.from_ms is None
-        return LiteMQStreamReader(options, schemas.projected(schema, options), is_latest_default=latest)
+        return LiteMQStreamReader(options, columns, is_latest_default=latest)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         from litemq.spark.write_options import check_schema, write_options
