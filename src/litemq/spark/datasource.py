@@ -51,15 +51,14 @@ class LiteMQDataSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         options = read_options(self.options, is_stream=True)
-        if options.view not in ("messages", "dlq") or (options.view == "dlq" and not options.brokers):
-            raise BadOption(f"view={options.view} cannot be read as a stream; leave view out, or use spark.read")
-        if options.brokers:
+        if options.brokers and options.view in ("messages", "dlq"):
             from litemq.spark.live_stream import LiveStreamReader
 
             return LiveStreamReader(options, schemas.projected(schema, options))
         from litemq.spark.stream import LiteMQStreamReader
 
-        return LiteMQStreamReader(options, schemas.projected(schema, options))
+        # Another view than messages is refused when the reader is asked: an error here is covered by one of PySpark's.
+        return LiteMQStreamReader(options, schemas.projected(schema, options) if options.view == "messages" else ())
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         from litemq.spark.write_options import check_schema, write_options

@@ -182,7 +182,7 @@ def resolved(
     group = kept_by_group(backend, options.starting_group) if options.starting_group else {}
     found: dict[tuple[str, int], tuple[int, int]] = {}
     untold = _without_entries(backend, Topics(options))
-    if options.starting == LATEST and untold:
+    if untold and _asks_latest(options.starting, {(queue.topic, queue.queue_id) for queue in queues}):
         raise BadOption(f"startingOffsets=latest needs ConsumeQueues, which {untold}")
     for (topic, queue_id), offset in group.items():
         found[topic, queue_id] = (offset, stated(options, topic, queue_id)[1])
@@ -210,6 +210,14 @@ def stated(options: ReadOptions, topic: str, queue_id: int) -> tuple[int, int]:
     low = _stated(options.starting, topic, queue_id, EARLIEST)
     high = _stated(options.ending, topic, queue_id, LATEST)
     return {EARLIEST: -NO_END, LATEST: NO_END}.get(low, low), {EARLIEST: -NO_END, LATEST: NO_END}.get(high, high)
+
+
+def _asks_latest(starting: int | Offsets, known: set[tuple[str, int]]) -> bool:
+    """Return whether the end of a queue of which nobody knows it is where to start."""
+    if isinstance(starting, int):
+        return starting == LATEST
+    places = ((topic, queue, offset) for topic, queues in starting.items() for queue, offset in queues.items())
+    return any(offset == LATEST and (topic, queue) not in known for topic, queue, offset in places)
 
 
 def _without_entries(backend: FileBackend, topics: Topics) -> str:

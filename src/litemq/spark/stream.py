@@ -115,6 +115,9 @@ class LiteMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._now()[0].to_json()
 
     def _now(self) -> tuple[Offsets, list[Bounds]]:
+        view = self._options.view
+        if view != "messages":  # here, for an error of the constructor is covered by one of PySpark's
+            raise BadOption(f"view={view} cannot be read as a stream; leave view out, or use spark.read")
         backend = self._backend()
         if not backend.trusted and backend.format is not None:
             raise BadOption(
