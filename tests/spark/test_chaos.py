@@ -37,6 +37,7 @@ KEYS = 24
 KILLS = ("driver", "executor", "worker", "broker", "second broker")
 FIRST = {"forever": ("executor", "broker", "driver"), "all": ("second broker", "driver", "executor")}
 """What is killed in any case."""
+MOVE_S = 180.0
 FINISH_S = 300.0 + 30.0 * ROUNDS
 """A stream that was killed all the time has nearly everything still to read."""
 
@@ -113,14 +114,30 @@ class Whole:
         self._folder = folder
         self._how = how
         self._driver: Driver | None = None
+        self._moved: set[Path] = set()
 
     def run(self) -> None:
         """Have a driver run, a new one when the last one is gone."""
         if self._driver is not None and self._driver.status is not None:
-            self.kill("driver")
+            self._driver.kill()
+            self._driver = None
         if self._driver is None:
             self._driver = Driver(self.server, self._spark, self._folder, self._how)
             self._driver.wait_started()
+
+    def wait_until_it_moves(self) -> None:
+        """Return when a batch was begun or ended since the last time: what stands still cannot be hit."""
+        assert self._driver is not None
+        deadline = time.monotonic() + MOVE_S
+        while (noted := self._noted()) == self._moved and time.monotonic() < deadline:
+            if self._driver.status is not None:
+                return
+            time.sleep(0.05)
+        self._moved = noted
+
+    def _noted(self) -> set[Path]:
+        """Return what Spark's checkpoint has of batches that were begun and ended."""
+        return {*self._folder.glob("checkpoint/offsets/*"), *self._folder.glob("checkpoint/commits/*")}
 
     def kill(self, what: str) -> None:
         """Kill one part; a broker comes back a moment later."""
@@ -208,7 +225,8 @@ def test_each_message_comes_out_once(tmp_path: Path, spark_processes: SparkClust
         for turn in range(ROUNDS):
             fill(first, turn)
             whole.run()
-            time.sleep(whole.rng.uniform(0, 6))
+            whole.wait_until_it_moves()
+            time.sleep(whole.rng.uniform(0, 3))
             whole.kill(FIRST[how][turn] if turn < 3 else whole.rng.choice(KILLS))
         whole.finish()
         found = what_came_out(first)
