@@ -10,6 +10,7 @@ import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
+from itertools import islice
 from zoneinfo import ZoneInfo
 
 Day = Callable[[date], bool]
@@ -44,6 +45,10 @@ class Expression:
             return False
         fits = self.day(at), self.weekday(at)
         return all(fits) if self.needs_both else any(fits)
+
+    def has_dates(self) -> bool:
+        """Return whether any date of 28 years fits: they have every date on every weekday."""
+        return any(self.has_day(at) for at in islice(days_from(date(2000, 1, 1)), 28 * 366))
 
 
 def fires(expression: Expression, clock: list[datetime], start: int) -> list[int]:

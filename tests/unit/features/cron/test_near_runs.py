@@ -172,3 +172,14 @@ def test_an_answer_that_nobody_asked_for() -> None:
 def test_room_for_one_is_too_little() -> None:
     with pytest.raises(ValueError, match="room for 2 entries, not 1"):
         NearRuns(1)
+
+
+def test_what_was_put_and_taken_while_loading_does_not_come_twice() -> None:
+    near = NearRuns()
+    loaded(near, 0, [])
+    load = near.wanted(WINDOW_MS)
+    assert load is not None
+    near.put(Entry(WINDOW_MS, "a", WINDOW_MS))
+    assert near.take(WINDOW_MS, 10) == [Entry(WINDOW_MS, "a", WINDOW_MS)]
+    near.loaded(load, [])
+    assert near.take(WINDOW_MS, 10) == []
