@@ -38,6 +38,15 @@ _SETTINGS: Final = {
     "spark.executorEnv.MALLOC_MMAP_THRESHOLD_": str(1 << 20),
     "spark.executorEnv.MALLOC_ARENA_MAX": "1",
 }
+_HERE: Final = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 4)),
+}
+"""Of a Spark on this machine alone: two hundred parts of a shuffle are for a cluster."""
+
+_QUIET: Final = f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}"
+"""Spark greets on stderr before anybody could tell it to be quiet."""
 
 
 def session(app_name: str = "litemq", **settings: str) -> SparkSession:
@@ -70,10 +79,12 @@ def job_session(app_name: str, master: str, conf: Mapping[str, str]) -> SparkSes
         SparkMissing: as for ``session``.
     """
     given = {"spark.ui.enabled": "false", "spark.log.level": "ERROR", **conf}
+    given["spark.driver.extraJavaOptions"] = f"{_QUIET} {given.get('spark.driver.extraJavaOptions', '')}".strip()
     if master:
         given["spark.master"] = master
     if (master or "local").startswith("local") and _STATED_ELSEWHERE.isdisjoint(os.environ):
-        given = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", **given}
+        given = {**_HERE, **given}
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     spark = session(app_name, **given)
     spark.sparkContext.setLogLevel(given["spark.log.level"])
     return spark
