@@ -137,7 +137,7 @@ def spark_of(common: Common, name: str) -> Iterator[SparkSession]:
 @contextmanager
 def said_plainly() -> Iterator[None]:
     """Raise errors of Spark as what LiteMQ said within them, without the stacks around it."""
-    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+    from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
     from litemq.spark.errors import JobFailed, message_of
