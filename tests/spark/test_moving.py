@@ -228,9 +228,16 @@ def test_a_selection_is_exported_and_nothing_else_is_touched(
         go(spark, job)
 
 
-def test_views_of_a_store_and_nothing_at_all(spark: Any, cluster: Broker, tmp_path: Path) -> None:  # noqa: ANN401
+def test_views_of_a_store_and_nothing_at_all(
+    spark: Any,  # noqa: ANN401
+    cluster: Broker,
+    make: Callable[[], str],
+    tmp_path: Path,
+) -> None:
+    topic = make()
+    fill(cluster, topic, 40)
     queues = Export(
-        source=Source(store_of(cluster, ""), "", {"view": "queues"}), to=tmp_path / "queues.csv", columns=("topic",)
+        source=Source(store_of(cluster, topic), "", {"view": "queues"}), to=tmp_path / "queues.csv", columns=("topic",)
     )
     assert int(str(go(spark, queues).figures["rows"])) > 0
     empty = Export(source=source(cluster, "", subscribePattern="nobodys.*"), to=tmp_path / "empty.csv")

@@ -26,4 +26,5 @@ def test_the_notebook_runs(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
                 exec(compile(program, str(NOTEBOOK), "exec"), names)
             counts = {row["tags"]: row["orders"] for row in names["by_tag"].collect()}
             assert counts == {"created": 1000 * turn, "paid": 1000 * turn, "shipped": 1000 * turn}
+            spark.catalog.dropTempView("orders")
             assert names["totals"].count() == 3  # the second time nothing is written again

@@ -89,9 +89,12 @@ def test_one_frame_used_twice(spark: Any, tmp_path: Path) -> None:  # noqa: ANN4
     left, right = frame.where("topic = 'orders'").alias("a"), frame.alias("b")
     assert left.join(right, "physical_offset").count() == some
     assert right.join(left, "physical_offset", "left_anti").count() == total - some
-    frame.createOrReplaceTempView("messages")
-    assert spark.sql("SELECT count(*) FROM messages WHERE topic = 'orders'").first()[0] == some
-    assert spark.sql("SELECT count(*) FROM messages").first()[0] == total
+    frame.createOrReplaceTempView("twice")
+    try:
+        assert spark.sql("SELECT count(*) FROM twice WHERE topic = 'orders'").first()[0] == some
+        assert spark.sql("SELECT count(*) FROM twice").first()[0] == total
+    finally:
+        spark.catalog.dropTempView("twice")
     assert not hasattr(LiteMQReader, "pushFilters") or LiteMQReader.pushFilters is DataSourceReader.pushFilters
     with pytest.raises(Exception, match="filterPushdown is off for good"):
         load(spark, tmp_path, filterPushdown="true")

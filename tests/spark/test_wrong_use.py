@@ -56,7 +56,7 @@ def test_reading(spark: Any, store: Path) -> None:  # noqa: ANN401 - Spark's ses
     assert said_by(read(spark, path=store / "none")).endswith("check the path")
     assert "give the store directory" in said_by(read(spark))
     assert "is no store" in said_by(read(spark, path=store.parent))
-    assert "view=queues needs path" in said_by(read(spark, brokers=NOBODY, view="queues"))
+    assert "view=segments needs path" in said_by(read(spark, brokers=NOBODY, view="segments"))
 
 
 def test_writing(spark: Any, store: Path) -> None:  # noqa: ANN401 - Spark's session
