@@ -91,9 +91,11 @@ class Breaker:
     def _count(self, now: float, calls: int, failures: int) -> None:
         half = self.window_s / 2
         if now - self._half_since >= half:
-            self._before = self._now if now - self._half_since < self.window_s else [0, 0]
+            is_next = now - self._half_since < self.window_s
+            self._before = self._now if is_next else [0, 0]
             self._now = [0, 0]
-            self._half_since = now
+            # From where the last half ended: were it from now on, that half would count for too long.
+            self._half_since = self._half_since + half if is_next else now
         self._now[0] += calls
         self._now[1] += failures
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from litemq.features.breaker import Breaker
@@ -71,7 +71,17 @@ def test_late_answers_of_calls_before_it_opened_change_nothing() -> None:
     assert breaker.allows(30)
 
 
-@given(st.lists(st.tuples(st.floats(0, 4), st.booleans()), max_size=60))
+def test_a_half_counts_no_longer_than_the_window() -> None:
+    breaker = Breaker(failure_ratio=0.5, min_calls=6, window_s=10)
+    for moment in (0, 1, 2):
+        breaker.failed(moment)
+    breaker.succeeded(9.9, count=2)
+    breaker.failed(14)  # those of the beginning are long ago
+    assert state(breaker) == "closed"
+
+
+@example([(0.0, True), (2.0, True), (4.0, False), (0.0, False), (4.0, True)])
+@given(st.lists(st.tuples(st.floats(0, 9), st.booleans()), max_size=60))
 def test_what_was_long_ago_has_no_say(calls: list[tuple[float, bool]]) -> None:
     """As long as it is closed, it has counted no call older than the window, and all of its later half."""
     breaker = Breaker(failure_ratio=0.5, min_calls=3, window_s=10, open_s=1000)
