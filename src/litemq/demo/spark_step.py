@@ -42,4 +42,4 @@ def _check_installed() -> None:
         check_spark()
         check_java()
     except LiteMQError as error:
-        raise LeftOut(str(error)) from error
+        raise LeftOut(f"{error}; in a checkout: make spark") from error
